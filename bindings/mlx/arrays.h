@@ -48,8 +48,8 @@ inline mccl::ConstBuffer buffer_of(const mx::array& array) {
 /// MLX keeps an array's memory until the stream has finished all its uses, even if an evaluation
 /// fails half-way. MLX then reuses the memory for the next operation unless something else shares
 /// it. Most calls therefore do not share ownership of their arrays, because that would prevent the
-/// reuse. Only a receive does: the engine writes to its array from the moment the receive is
-/// evaluated, even if the stream fails.
+/// reuse. Only a receive shares ownership: the engine writes to its array from the moment the
+/// receive is evaluated, even if the stream fails.
 inline void free_when_received(mx::array& output, const mccl::Work& work) {
   using Data = mx::array::Data;
   const auto release = [work](Data* data) {
@@ -62,7 +62,7 @@ inline void free_when_received(mx::array& output, const mccl::Work& work) {
 
 /// Requests large pages for the memory of a result. The first access to memory that MLX has just
 /// allocated causes one page fault per page, which takes longer than the call if the result is
-/// large. No-op for less than 4 MiB, or if the system does not support it.
+/// large. No-op for less than 4 MiB, or if the system does not support large pages.
 inline void ask_for_large_pages([[maybe_unused]] const mccl::Buffer& memory) {
 #ifdef MADV_HUGEPAGE
   constexpr std::size_t kWorthwhile = std::size_t{4} << 20;

@@ -51,7 +51,7 @@ void check_rows(std::string_view name, std::string_view what, const std::vector<
   for (const int each : rows) {
     if (each >= 0) continue;
     throw mccl::InvalidArgument(
-        fmt::format("{}: {}: expected rows of at least 0; found {}", name, what, rows));
+        fmt::format("{}: {}: expected numbers of rows, at least 0; found {}", name, what, rows));
   }
 }
 
@@ -294,8 +294,8 @@ std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group) {
   auto found = std::dynamic_pointer_cast<MlxGroup>(group.raw_group());
   if (!found && !std::dynamic_pointer_cast<Alone>(group.raw_group())) {
     throw mccl::InvalidArgument(
-        "group: expected a group from mccl.mlx.init() or its split(); found one of MLX's own "
-        "backends");
+        "group: expected a group from mccl.mlx.init() or its split(); found a group of one of "
+        "MLX's own backends");
   }
   return found;
 }
@@ -312,8 +312,8 @@ mx::array record(const mx::array& x, const ArrayExchange& exchange,
 
 namespace {
 
-/// The mean of arrays that a codec rounds for sending, and the part that rounding dropped on this
-/// rank.
+/// An operation of MLX's graphs with two results: the mean of arrays that a codec rounds for
+/// sending, and the part that rounding dropped on this rank.
 class RoundedMean final : public mx::Primitive {
  public:
   RoundedMean(mx::Stream stream, std::shared_ptr<MlxGroup> group,

@@ -16,13 +16,13 @@
 namespace mccl_mlx {
 
 /// Kinds of exchange. Each is linear in its input. A tangent therefore passes through the exchange
-/// itself, and a cotangent through its adjoint over all ranks. Gradients are those of the sum of
-/// all ranks' losses.
+/// itself, and a cotangent through its adjoint over all ranks. A gradient is the gradient of the
+/// sum of all ranks' losses.
 enum class ExchangeKind {
   all_sum,
   all_mean,
   broadcast,    ///< Every rank gets root's array.
-  reduce,       ///< Root gets the sum, the others zeros.
+  reduce,       ///< Root gets the sum; every other rank gets zeros.
   all_gather,   ///< Every rank gets all rows, in rank order.
   sum_scatter,  ///< Each rank gets its rows of the sum.
   gather,       ///< Root gets all rows; every other rank gets `idle_rows` rows of zeros.
@@ -31,7 +31,7 @@ enum class ExchangeKind {
 };
 
 /// One exchange. Rows are slices along axis 0. Kinds that move rows need at least one axis; the
-/// others take any shape.
+/// other kinds take any shape.
 struct ArrayExchange {
   ExchangeKind kind = ExchangeKind::all_sum;
   int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
@@ -66,13 +66,13 @@ mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstB
 std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group);
 
 /// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws
-/// InvalidArgument if the shape of `x` does not fit.
+/// InvalidArgument if the shape of `x` does not match `exchange` (see check()).
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
                  const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream);
 
 /// Records two results over a group of several ranks: the mean of all ranks' `x`, which a codec
-/// rounds, and the part that rounding drops on this rank. Evaluating either computes both. Neither
-/// has a gradient. Throws InvalidArgument if `x` does not hold floats.
+/// rounds, and the part that rounding drops on this rank. Evaluating either result computes both.
+/// Neither result has a gradient. Throws InvalidArgument if `x` does not hold floats.
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
                                                     const std::shared_ptr<MlxGroup>& group,

@@ -22,7 +22,7 @@ namespace nb = nanobind;
 namespace {
 
 /// Adds this rank to the text of InvalidArgument; all other errors of the engine already contain
-/// it.
+/// the rank.
 template <typename Action>
 auto naming_rank(int rank, Action&& action) {
   try {

@@ -39,8 +39,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
 
   int rank() override { return group_->rank(); }
   int size() override { return group_->size(); }
-  /// Runs immediately, not lazily. All ranks must call it. With a negative key, ranks keep their
-  /// order in this group. Throws InvalidArgument for a negative color.
+  /// Runs immediately, not lazily. All ranks must call this function. With a negative key, ranks
+  /// keep their order in this group. Throws InvalidArgument for a negative color.
   std::shared_ptr<GroupImpl> split(int color, int key) override;
 
   void all_sum(const mx::array& input, mx::array& output, mx::Stream stream) override;
@@ -52,11 +52,11 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
 
   /// Runs a collective on the stream's thread when its turn comes. MLX rethrows the call's
-  /// exception where it waits for the stream.
+  /// exception where MLX waits for the stream.
   void run_on(mx::Stream stream, Call call);
-  /// Runs a collective on arrays in the same way. On a GPU stream, enqueues the call immediately,
-  /// in its turn, and throws if that fails. If the call itself fails later, the next call on a GPU
-  /// stream throws.
+  /// Runs a collective that reads `input` and writes `output`; on a CPU stream, as the function
+  /// above. On a GPU stream, enqueues the call immediately, in its turn, and throws if that fails.
+  /// If the call itself fails later, the next call on a GPU stream throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
   void run_now(const Call& call);
@@ -76,7 +76,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   std::mutex order_;  ///< Held while an operation takes its turn and is enqueued.
 };
 
-/// A group of one process. MLX skips all communication in it. It cannot be split.
+/// A group of one process. MLX skips all communication in such a group, and the group cannot be
+/// split.
 class Alone final : public mx::distributed::detail::GroupImpl {
  public:
   mx::Stream communication_stream(mx::StreamOrDevice stream) override;

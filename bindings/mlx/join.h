@@ -16,8 +16,8 @@ namespace mccl_mlx {
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
 /// Connects to the other ranks of the job that the settings describe (rank, world_size, root).
-/// Returns a capsule of the group of all ranks, which keeps its context alive. Throws the errors of
-/// Context::create.
+/// Returns a capsule of the group of all ranks; the group keeps its context alive. Throws the
+/// errors of Context::create.
 nanobind::capsule join(const std::map<std::string, std::string>& settings);
 
 /// Returns the group in a capsule named kGroupCapsule. Throws a Python error for any other capsule.

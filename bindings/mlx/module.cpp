@@ -100,7 +100,7 @@ NB_MODULE(_mlx, module) {
       "Connects to the other ranks; returns a capsule \"mccl.group\" with the group of all ranks.");
   module.def("group_of", &mccl_mlx::group_of, "capsule"_a, "on_gpu"_a,
              "Returns the group as an mx.distributed.Group. `on_gpu` selects GPU or CPU streams "
-             "for calls that name none.");
+             "for calls that specify no stream.");
   module.def("has_gpu", &mccl_mlx::gpu::is_available,
              "Whether collectives of MLX arrays on the GPU work: a GPU exists, and MLX and this "
              "module are built for CUDA.");

@@ -16,9 +16,9 @@ namespace mccl_mlx {
 
 /// A queue of turns. Thread-safe.
 ///
-/// It cannot deadlock if each operation is enqueued in its stream before the next turn is taken.
-/// Everything that an operation waits for, in its stream or in the queue, was then enqueued before
-/// the operation.
+/// The queue cannot deadlock if each operation is enqueued in its stream before the next turn is
+/// taken. Everything that an operation waits for, in its stream or in the queue, was then enqueued
+/// before the operation.
 class TurnQueue {
  public:
   using Number = std::uint64_t;

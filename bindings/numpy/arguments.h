@@ -26,7 +26,7 @@ ReduceOp reduce_op(const char* call, nb::handle op);
 std::optional<Compression> compression_of(const char* call, nb::handle compression);
 
 /// Converts seconds above 0 to a timeout. Returns std::nullopt for None. Returns 0, which means no
-/// limit, for infinity and for more than a year. Raises TypeError if it is not a number.
+/// limit, for infinity and for more than a year. Raises TypeError if `seconds` is not a number.
 Timeout timeout_of(const char* call, nb::handle seconds);
 
 /// Converts a tag, which must be from 0 to 2^32 - 1.

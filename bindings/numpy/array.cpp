@@ -136,7 +136,7 @@ DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& fo
   if (found.item_bytes == 2 && name == kTypeNames[static_cast<std::size_t>(DType::bf16)])
     return DType::bf16;
   throw InvalidArgument(
-      fmt::format("{}: an array of dtype {}; expected {}", call, name, kExpectedTypes));
+      fmt::format("{}: the dtype of the array is {}; expected {}", call, name, kExpectedTypes));
 }
 
 /// Returns a view of a NumPy array's memory, with any strides. Sets `contiguous` to true if the
@@ -198,9 +198,9 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   }
   const std::optional<DType> dtype = dtype_of(tensor.dtype());
   if (!dtype) {
-    throw InvalidArgument(fmt::format("{}: a {} of DLPack type code {}, {} bits; expected {}", call,
-                                      class_name(x), tensor.dtype().code, tensor.dtype().bits,
-                                      kExpectedTypes));
+    throw InvalidArgument(
+        fmt::format("{}: the elements of this {} have DLPack type code {} and {} bits; expected {}",
+                    call, class_name(x), tensor.dtype().code, tensor.dtype().bits, kExpectedTypes));
   }
   auto kept = std::make_unique<Tensor>(std::move(tensor));
   Array view;
@@ -307,8 +307,8 @@ Array output_array(const char* call, nb::handle out) {
   }
   if (!contiguous) {
     throw InvalidArgument(
-        fmt::format("{}: out of shape {} is not in C order; pass a contiguous array, or leave out= "
-                    "out and use the returned array",
+        fmt::format("{}: out of shape {} is not in C order; pass a contiguous array, or omit out= "
+                    "and use the returned array",
                     call, text_of(view.shape)));
   }
   if (!view.writable) throw InvalidArgument(fmt::format("{}: out is read-only", call));

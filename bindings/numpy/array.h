@@ -36,8 +36,8 @@ struct Array {
 void load_numpy();
 
 /// Accepts any array in host memory (NumPy, DLPack, buffer protocol), or an object that
-/// numpy.asarray accepts. Copies it if it is not in C order. Throws InvalidArgument with a text
-/// that begins with `call`.
+/// numpy.asarray accepts. Copies the elements if they are not in C order. Throws InvalidArgument
+/// with a text that begins with `call`.
 Array input_array(const char* call, nb::handle x);
 
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach

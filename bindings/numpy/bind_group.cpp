@@ -16,8 +16,8 @@ The dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16 (of ml_dt
 float32, float64, complex64 and complex128. An array that is not in C order is copied first.
 
 Common arguments:
-    out: An array for the result, of its shape and dtype, in C order and writable. None: a new NumPy
-        array. If it is x itself, the call works in place.
+    out: A writable array in C order, of the result's shape and dtype. None: a new NumPy array. If
+        out is x itself, the call works in place.
     wait: True: block, and return the result. False: return a Work at once; do not touch the
         arrays until it is done.
     timeout: Seconds that the call may last; None: the setting `timeout`; math.inf: no limit.
@@ -166,20 +166,20 @@ Returns:
     The new group, or None for a negative color.)";
 
 constexpr const char* kShrink =
-    R"(Makes a group of the ranks that are left after other ranks have died.
+    R"(Makes a group of the surviving ranks after other ranks have died.
 
-A collective of the ranks that are left: blocks until they agree on the ranks of the new group. The
-new group keeps the order of the old ranks. This group does not change.
+A collective of the surviving ranks: blocks until they agree on the ranks of the new group. The new
+group keeps the order of the old ranks. This group does not change.
 
 Args:
-    timeout: Limit in seconds; 0 for none, by default the group's.
+    timeout: Limit in seconds; None: the group's timeout; math.inf: no limit.
 
 Returns:
     The new group.
 
 Raises:
-    PeerError: This rank must not continue: the others continue without it, or it reaches at most
-        half of the ranks that may be alive.
+    PeerError: This rank must not continue, because the other ranks continue without it, or because
+        it reaches at most half of the ranks that may be alive.
     TimeoutError: A rank did not call shrink in time.)";
 
 }  // namespace

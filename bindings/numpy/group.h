@@ -69,7 +69,7 @@ class ArrayGroup {
   void abort(const std::string& reason) { group_->abort(reason); }
 
  private:
-  /// Makes a call: runs `start(group, options)` without the GIL, which starts the call and returns
+  /// Makes a call. `start(group, options)`, which runs without the GIL, starts the call and returns
   /// its Work. If `manner.wait` is true, returns `kept.result` once the call is done. Otherwise
   /// returns a Work with that result immediately.
   template <typename Start>

@@ -59,8 +59,8 @@ Counts all_parts(const char* call, nb::handle counts, const Array& part, int ran
   return given;
 }
 
-/// Returns `out`, or a new array if `out` is None. It must have `rows` rows, and otherwise the type
-/// and shape of `like`.
+/// Returns `out`, or a new array if `out` is None. `out` must have `rows` rows, and otherwise the
+/// type and shape of `like`.
 Array rows_like(const char* call, nb::handle out, const Array& like, std::size_t rows) {
   return result_array(call, out, like.dtype, with_rows(like.shape, rows));
 }

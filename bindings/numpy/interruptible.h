@@ -15,7 +15,7 @@ namespace mccl::numpy {
 /// Runs result = action() on a new thread, and handles signals while it waits for that thread. Must
 /// be called with the GIL held; releases it while it waits, and runs `action` without it. Throws
 /// the exception of `action` or of a signal handler (KeyboardInterrupt). After a handler's
-/// exception, `action` continues on its thread, so it must own everything that it uses.
+/// exception, `action` continues on its thread, so `action` must own everything that it uses.
 template <typename Action, typename Result>
 void run_interruptibly(Action&& action, Result& result) {
   constexpr std::chrono::milliseconds kSignalInterval{50};

@@ -120,13 +120,15 @@ void bind_configuration(nb::module_& module) {
              "launcher's name, from settings and an environment; or None.");
   module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
              "host:port of rank 0, where the ranks meet; empty if there is none. If MPICH's "
-             "launcher provides it, blocks until all ranks ask, and works only once.");
+             "launcher provides it, blocks until all ranks ask for it, and works only once.");
   module.def("log_info", &log_line, "values"_a, "rank"_a, "text"_a,
              "Logs a line at INFO, if the settings enable that level.");
   module.def(
       "check_device_table", &check_device_table, "path"_a, "ring"_a,
       "Reads a table of RDMA devices, in the format of MLX_IBV_DEVICES, and returns its number of "
-      "ranks. The table must be a ring of the ranks or connect every pair; with `ring`, a ring.");
+      "ranks. The table must connect every pair of ranks, or the ranks in a ring; with `ring`, "
+      "only "
+      "a ring is accepted.");
   module.def("has_active_rdma", &has_rdma, "values"_a,
              "Whether an RDMA device of this machine has an active port.");
   module.def("has_mpi", &has_mpi, "environment"_a,

@@ -1,5 +1,5 @@
-// The contexts that an extension module has made. They must shut down with the process, and a
-// forked child must not use them.
+// The contexts that an extension module has made. These contexts must shut down with the process,
+// and a forked child must not use them.
 #pragma once
 
 #include <memory>

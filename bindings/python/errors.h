@@ -1,11 +1,11 @@
-// The library's errors as classes of mccl.errors. Include this file before any that includes
+// The library's errors as classes of mccl.errors. Include this file before any file that includes
 // mccl/error.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 // A module's symbols are hidden. On systems that compare exception types by address (macOS), a
-// hidden type would not match the one that the library throws.
+// hidden type would not match the type that the library throws.
 #pragma GCC visibility push(default)
 #include "mccl/error.h"
 #pragma GCC visibility pop

@@ -1,6 +1,6 @@
-// Shares one Metrics between the extension modules of a process, so that it covers the groups of
-// every framework. `mccl._core` owns it. Uses only Python's C API, so that it works in extensions
-// of both nanobind and pybind11.
+// Shares one Metrics between the extension modules of a process, so that the metrics cover the
+// groups of every framework. `mccl._core` owns the Metrics. This file uses only Python's C API, so
+// that it works in extensions of both nanobind and pybind11.
 #pragma once
 
 #include <Python.h>

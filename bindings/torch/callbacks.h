@@ -11,13 +11,14 @@
 namespace mccl_torch {
 
 /// Runs tasks that may block on another collective, such as a communication hook that chains
-/// collectives. They must not run on the engine's progress thread, which that collective needs. A
-/// task starts immediately, on an idle thread or a new one. A thread that stays idle for 10 s ends.
+/// collectives. Such tasks must not run on the engine's progress thread, which that collective
+/// needs. A task starts immediately, on an idle thread or a new thread. A thread that stays idle
+/// for 10 s ends.
 class CallbackThreads {
  public:
   void run(std::function<void()> task);
 
-  /// Blocks until all tasks are done, for at most `timeout`. Returns true if they are.
+  /// Blocks until all tasks are done, for at most `timeout`. Returns true if they are done.
   bool drain(std::chrono::milliseconds timeout);
 
  private:

@@ -45,8 +45,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
                     split);
 }
 
-/// Makes the backend of a group that consists of some ranks of this one, and runs `prepare` on the
-/// new group. Error messages contain `call`.
+/// Makes the backend of a group that consists of some ranks of this group, and runs `prepare` on
+/// the new group. Error messages contain `call`.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
     const char* call, const std::string& name, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts,
@@ -81,8 +81,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
 }
 
 /// The ranks exchange no messages, because all remaining ranks pass the same list. The name of the
-/// new group contains no number: torch gives none, and a program may shrink a group only once,
-/// because torch destroys the old group.
+/// new group contains no number: torch provides no number, and a program may shrink a group only
+/// once, because torch destroys the old group.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::shrink(
     const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {

@@ -22,7 +22,8 @@ void require_no_list(const char* call, const std::vector<std::vector<at::Tensor>
   invalid_argument(call, c10::str("requires empty ", role, " on non-root"));
 }
 
-/// Returns each rank's number of elements. `splits` divide dimension 0; if empty, into equal parts.
+/// Returns each rank's number of elements. `splits` holds each rank's number of rows (indices of
+/// dimension 0); if it is empty, all ranks have equal parts.
 Counts split_counts(const char* call, const char* role, const std::vector<std::int64_t>& splits,
                     const at::Tensor& tensor, std::size_t ranks, ElementType type) {
   const auto elements = static_cast<std::size_t>(tensor.numel()) * type.units;

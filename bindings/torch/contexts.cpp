@@ -107,7 +107,7 @@ void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
   registry().made.clear();
 }
 
-/// Returns a unique name, because torch reuses names. All members of a group return the same one,
+/// Returns a unique name, because torch reuses names. All members of a group get the same name,
 /// because each has made the same number of groups of that name.
 std::string unused_name(const std::string& name) {
   const std::lock_guard lock(registry().mutex);
@@ -128,10 +128,11 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
           static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
           request.rank;
     } else {
-      TORCH_WARN("mccl: group \"", request.name,
-                 "\" cannot share the connections of another group of this process, because the "
-                 "default group does not use the backend mccl; it listens on a free port instead "
-                 "of a port based on MCCL_PORT_BASE");
+      TORCH_WARN(
+          "mccl: group \"", request.name,
+          "\" cannot share the connections of another group of this process, because the "
+          "default group does not use the backend mccl; the group listens on a free port instead "
+          "of a port based on MCCL_PORT_BASE");
       options.config.port_base = 0;
     }
   }
@@ -173,7 +174,7 @@ std::shared_ptr<mccl::Context> world_for(const GroupRequest& request) {
   return inside && mine ? world : nullptr;
 }
 
-/// Compression of the request if it differs from the context's; else none.
+/// Compression of the request if it differs from the context's compression; else empty.
 std::optional<mccl::Compression> compression_in(const GroupRequest& request,
                                                 const mccl::Context& context) {
   const mccl::Config wanted = settings_of(request);

@@ -22,8 +22,8 @@ struct GroupRequest {
   std::chrono::milliseconds timeout;
   std::string name;
   std::vector<std::int64_t> global_ranks;  ///< Empty for the default group.
-  /// The same ranks, in the numbering of the context of torch's default group. The numbers differ
-  /// from `global_ranks` once the default group has been shrunk, because torch then renumbers its
+  /// The ranks in `global_ranks`, in the numbering of the context of torch's default group. The two
+  /// numberings differ once the default group has been shrunk, because torch then renumbers its
   /// ranks.
   std::vector<std::int64_t> members;
   std::map<std::string, std::string> settings;
@@ -36,9 +36,10 @@ struct GroupRequest {
 /// Throws InvalidArgument unless the codec is topk. Called for a group that sets a topk ratio.
 void require_topk(const mccl::Compression& compression);
 
-/// Creates or joins the group of a request; all of its ranks must call it. The default group makes
-/// a context. Other groups belong to that context, or make their own context if the default group
-/// uses a different backend. A context ends with its last group. Throws torch's errors.
+/// Creates or joins the group of a request; all ranks of that group must call this function. The
+/// default group makes a context. Other groups belong to that context, or make their own context if
+/// the default group uses a different backend. A context ends with its last group. Throws torch's
+/// errors.
 BackendParts join(const GroupRequest& request);
 
 /// True if a process group of this backend exists, so that its settings are fixed.

@@ -51,7 +51,7 @@ at::Tensor ProcessGroupMCCL::allocateTensor(long size, at::TensorOptions options
   const char* call = "allocate_tensor";
   if (!options.has_device() || !options.device().is_cuda()) {
     invalid_argument(call, c10::str("expected a CUDA device, got ", options.device(),
-                                    ": it allocates memory for access by other GPUs"));
+                                    ": this call allocates memory that other GPUs access"));
   }
   const pybind11::gil_scoped_acquire with_gil;
   const pybind11::object dtype = pybind11::reinterpret_borrow<pybind11::object>(

@@ -72,8 +72,8 @@ PYBIND11_MODULE(_torch, module) {
            py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
            py::call_guard<py::gil_scoped_release>(),
            "all_reduce that also fills left_out, of the same shape, with the rounding error of "
-           "this rank: zeros where it was exact. With topk_ratio, the sum uses topk with that "
-           "ratio; otherwise it uses the group's codec.")
+           "this rank, which is 0 for elements that were sent exactly. With topk_ratio, the sum "
+           "uses topk with that ratio; otherwise it uses the group's codec.")
       .def("all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
            py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
            py::call_guard<py::gil_scoped_release>(),

@@ -19,7 +19,7 @@ constexpr std::uint32_t kArrivedTag = 0xFFFF0000U;
 constexpr std::uint32_t kReleasedTag = 0xFFFF0001U;
 
 /// A message of one byte. The byte is kept alive until the message completes, even if the wait for
-/// it was abandoned.
+/// the message was abandoned.
 struct Token {
   std::shared_ptr<std::uint8_t> byte = std::make_shared<std::uint8_t>(1);
   mccl::Work work;

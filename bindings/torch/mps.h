@@ -15,7 +15,7 @@ namespace mccl_torch {
 /// Creates a fence that passes when torch's stream has finished all work that it has received from
 /// this thread so far. The fence is enqueued in the stream, which starts the pending work there;
 /// nothing blocks. Throws mccl::InvalidArgument if the thread's stream is not the default one,
-/// because torch supports events only for that one.
+/// because torch supports events only on the default stream.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 
 /// True if this process holds or held MPS memory, so that the MPS stream may have work.
@@ -32,8 +32,8 @@ void require_written_as_it_lies(const char* call, const at::Tensor& tensor);
 /// not use torch's stream. May be called on any thread, once no other work uses either tensor.
 void copy_beside_torch(const at::Tensor& to, const at::Tensor& from);
 
-/// Resizes a storage, as torch's UntypedStorage.resize_ does on other devices; torch lacks it for
-/// MPS. Keeps the data that fits; `bytes` must not be negative.
+/// Resizes a storage, as torch's UntypedStorage.resize_ does on other devices; torch lacks this
+/// function for MPS. Keeps the data that fits; `bytes` must not be negative.
 void resize_storage(c10::Storage storage, std::int64_t bytes);
 
 /// Registers MPS kernels for those of torch's collective operators (c10d::allreduce_ and so on)

@@ -25,8 +25,8 @@ void find_main_thread();
 /// pybind11::error_already_set if a handler raised.
 void check_signals();
 
-/// Blocks until the call is done or `timeout` has passed, and runs signal handlers meanwhile. If
-/// one raises, the wait ends and the call continues.
+/// Blocks until the call is done or `timeout` has passed, and runs signal handlers meanwhile. If a
+/// handler raises, the wait ends and the call continues.
 void wait_with_signals(const mccl::Work& work,
                        std::optional<std::chrono::milliseconds> timeout = {});
 

@@ -17,7 +17,8 @@ using mccl::CallOptions;
 using mccl::Group;
 
 constexpr std::size_t kMaxDims = 12;
-/// Number of leading fields: nnz, sparse dims, dense dims and element type. The sizes follow.
+/// Number of fields before the sizes: the numbers of entries, of sparse and of dense dimensions,
+/// and the element type.
 constexpr std::size_t kHeader = 4;
 using Description = std::array<std::int64_t, kHeader + kMaxDims>;
 

@@ -18,8 +18,8 @@ const c10::impl::DeviceGuardImplInterface& device_calls(c10::Device device) {
 }
 
 /// Pool of streams that no caller can hold. torch's pool has 32 streams, and `torch.cuda.Stream()`
-/// returns the same ones. If MCCL used a stream of that pool, the caller might use it too, and the
-/// caller's work would wait for a peer.
+/// returns the same streams again. If MCCL used a stream of that pool, the caller might use it too,
+/// and the caller's work would wait for a peer.
 class OwnStreams {
  public:
   /// Returns an unused stream; creates one if all are in use.

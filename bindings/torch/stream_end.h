@@ -49,7 +49,7 @@ class EndStreams {
 class StreamEnd {
  public:
   using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< Destination, source.
-  /// Owner of the stream: the caller, the group (for its collectives), or this end alone.
+  /// Owner of the stream: the caller, the group (for its collectives), or this StreamEnd alone.
   enum class Place { callers, in_order, alone };
 
   StreamEnd(c10::Stream stream, Place place)
@@ -82,8 +82,8 @@ class StreamEnd {
 };
 
 /// Work of a call that is complete in its caller's stream when it returns, because the caller waits
-/// immediately and the host has nothing left to do.
-/// Most callers never use it, so the object is small and does nothing until it is used.
+/// immediately and the host has nothing left to do. Most callers never use this Work, so the object
+/// is small and does nothing until it is used.
 class StreamWork final : public c10d::Work {
  public:
   StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10::Stream stream,

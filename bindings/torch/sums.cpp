@@ -198,7 +198,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reduce_scatter_tensor_coalesced(
   return all_of({OpType::COALESCED, "mccl:reduce_scatter_tensor_coalesced"}, works, outputs);
 }
 
-/// Creates no Work of torch, which makes it cheaper for programs that make many small calls.
+/// Creates no Work of torch, which makes this call cheaper for programs that make many small calls.
 void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& reduce_op) {
   static constexpr const char* kTitle = "mccl:all_reduce";
   const char* call = "all_reduce_now";

@@ -84,7 +84,8 @@ at::TensorOptions bytes_beside(const at::Tensor& tensor) {
 
 constexpr ElementType kBytes{mccl::DType::u8, 1};
 
-/// Bytes that a tensor takes in a buffer of several types, padded so that the next one is aligned.
+/// Bytes that a tensor takes in a buffer of several types, padded so that the next tensor is
+/// aligned.
 std::size_t padded_bytes(const at::Tensor& tensor) {
   constexpr std::size_t kAlignment = 16;
   return (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;

@@ -30,16 +30,16 @@ ElementType movable_type(at::ScalarType type);
 /// Type for calls that compute. Throws ValueError if the engine cannot reduce `type` by `op`.
 mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::ReduceOp& op);
 
-/// The engine's reduction for torch's. Throws ValueError for an unknown one, or for PREMUL_SUM
-/// without its factor.
+/// Converts torch's reduction to the engine's. Throws ValueError for an unknown reduction, or for
+/// PREMUL_SUM without its factor.
 mccl::ReduceOp reduce_op_of(const char* call, const c10d::ReduceOp& op);
 
 /// Throws ValueError unless the tensor is in host memory.
 void require_host_memory(const char* call, const at::Tensor& tensor);
 /// Throws ValueError unless the tensor is strided and in memory of the host, a CUDA GPU or MPS.
 void require_dense(const char* call, const at::Tensor& tensor);
-/// Returns the only tensor of the list. Throws ValueError unless it is dense and there is exactly
-/// one.
+/// Returns the only tensor of the list. Throws ValueError unless the list has exactly one tensor
+/// and that tensor is dense.
 at::Tensor& require_single(const char* call, std::vector<at::Tensor>& tensors, const char* role);
 /// Throws ValueError unless all tensors are dense, with the type and device of `like`.
 void require_same_type(const char* call, const at::Tensor& like,
@@ -58,12 +58,14 @@ class TensorStaging {
   /// Returns memory in which the engine reads and writes the tensor.
   mccl::Buffer in_place(const at::Tensor& tensor, ElementType type);
 
-  /// The same for several tensors: their own memory if they are consecutive, else a flat copy.
+  /// Like the three functions above, for several tensors: returns their own memory if they are
+  /// consecutive, else a flat copy.
   mccl::ConstBuffer input(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer output(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer in_place(const std::vector<at::Tensor>& tensors, ElementType type);
 
-  /// The same as bytes, for tensors of several types. Each is padded to a multiple of 16 bytes.
+  /// Like input() and output() for several tensors, which may differ in type. The memory is passed
+  /// as bytes, and each tensor is padded to a multiple of 16 bytes.
   mccl::ConstBuffer input_bytes(const std::vector<at::Tensor>& tensors);
   mccl::Buffer output_bytes(const std::vector<at::Tensor>& tensors);
 

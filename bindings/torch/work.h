@@ -51,7 +51,7 @@ struct WorkLedger {
   /// Blocks until every work is done and its hook has run. Runs signal handlers meanwhile, as
   /// wait() does. Throws the errors of raise_missed().
   void wait_until_idle();
-  /// Title of a call that is awaited and not over; null if there is none.
+  /// Title of a call for which awaited() was called and that is not over; null if there is none.
   const char* awaited_title();
   /// Records the failure of `call` if awaited() was called for it. The host thread did not wait for
   /// the call, so the program may have continued with an invalid result.
@@ -93,8 +93,9 @@ class WorkMCCL final : public c10d::Work {
 
   /// Attaches the engine's handle. Must be called once, before any other code sees this object.
   void start(const mccl::Work& work);
-  /// Device memory only: sets the end of the call. Must be called after the call or its batch has
-  /// started. The results are ready after those of `parts`.
+  /// Device memory only: makes the stream of `end` wait for the call and for the ends of `parts`,
+  /// the calls of a batch, and then copy the results. Must be called after the call or its batch
+  /// has started.
   void end_in(std::unique_ptr<StreamEnd> end, const std::vector<const WorkMCCL*>& parts = {});
 
   /// Device of the call's memory, if that is a device with streams.
@@ -104,8 +105,8 @@ class WorkMCCL final : public c10d::Work {
   /// contains this one.
   void keep_in(TensorStaging& staging) const;
 
-  /// Marks a call inside an open batch. wait() on it returns immediately, because only the end of
-  /// the batch starts it.
+  /// Marks a call inside an open batch. wait() on such a call returns immediately, because only the
+  /// end of the batch starts the call.
   void set_batched(bool batched) { batched_ = batched; }
 
   const mccl::Work& engine_work() const { return work_; }

@@ -1,6 +1,6 @@
-/* The C interface: the whole C++ interface in plain types, for C and for languages that bind C
- * functions. It needs C99. docs/cpp-and-c.md has an example, and explains how to build, link and
- * bind.
+/* The C interface: the C++ interface for host memory in plain C types, for C programs and for
+ * languages that can call C functions. It needs C99. docs/cpp-and-c.md has an example, and explains
+ * how to build and link a program and how to call the functions from other languages.
  *
  * Errors. A function that can fail returns a mccl_status; mccl_last_error() on the same thread then
  * describes the failure. No exception leaves the library. Null pointers, unknown enum values and
@@ -145,7 +145,7 @@ MCCL_API const char* mccl_dtype_name(mccl_dtype dtype) MCCL_NOEXCEPT;
 /* The name of a reduction, such as "premul_sum"; "unknown reduction" for an unknown one. Never
  * NULL. */
 MCCL_API const char* mccl_reduce_op_name(mccl_reduce_op op) MCCL_NOEXCEPT;
-/* 1 if the reduction is defined for the type; 0 if not, or if either is unknown. */
+/* 1 if the reduction is defined for the type, else 0. Also 0 for an unknown type or reduction. */
 MCCL_API int32_t mccl_supports(mccl_dtype dtype, mccl_reduce_op op) MCCL_NOEXCEPT;
 
 /* ---- Handles and options ------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ typedef struct mccl_context_options {
 typedef struct mccl_call_options {
   uint32_t struct_size; /* sizeof of this struct */
   uint32_t flags;       /* 0 or MCCL_CALLER_WAITS */
-  int64_t timeout_ms;   /* timeout of the call; 0: the group's; negative: none */
+  int64_t timeout_ms;   /* timeout of the call; 0: the group's timeout; negative: no limit */
   const double* factor; /* required for MCCL_PREMUL_SUM; must be NULL for every other call */
   /* The remaining fields exist since version 2, for all_reduce and reduce_scatter; see
    * docs/compression.md.
@@ -184,13 +184,14 @@ typedef struct mccl_call_options {
    * setting `compression`, or "none". NULL means the group's codec. All ranks must pass the same
    * name. A codec is allowed only for a sum or average of floats; any other call that sets one
    * fails with MCCL_ERROR_INVALID_ARGUMENT. `topk_ratio` is the share of elements that "topk"
-   * sends: above 0, at most 1; 0 means 0.01. It must be 0 with any other codec. */
+   * sends, greater than 0 and at most 1. The default, 0, means 0.01. It must be 0 with any other
+   * codec. */
   const char* compression;
   double topk_ratio;
   /* Buffer that receives the part of the sum that compression on this rank drops; zeros if nothing
-   * is dropped. NULL: not wanted. It must have as many elements as the input, and must not overlap
-   * the input or the output. If the caller adds it to this rank's next input, no part of the sum is
-   * lost for good (error feedback). */
+   * is dropped. If NULL, that part is not stored. The buffer must have as many elements as the
+   * input, and must not overlap the input or the output. If the caller adds its contents to this
+   * rank's next input, no part of the sum is lost for good (error feedback). */
   void* left_out;
 } mccl_call_options;
 
@@ -201,9 +202,9 @@ typedef struct mccl_group_options {
   const char* name;       /* unique among the living groups of the context */
   const int32_t* members; /* ranks of the context, ordered by their new rank */
   size_t count;           /* number of members */
-  int64_t timeout_ms; /* timeout of the group's calls; 0: the setting `timeout`; negative: none */
-  /* Codec of sums whose mccl_call_options do not set one, and its topk_ratio. All members must pass
-   * the same values. If `compression` is NULL, the setting `compression` applies. */
+  int64_t timeout_ms;     /* timeout of its calls; 0: the setting `timeout`; negative: no limit */
+  /* The codec of sums whose mccl_call_options set no codec, and its topk_ratio. All members must
+   * pass the same values. If `compression` is NULL, the setting `compression` applies. */
   const char* compression;
   double topk_ratio;
 } mccl_group_options;
@@ -238,13 +239,13 @@ MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 /* A small key-value store that all ranks of a job can reach: keys of at most 1 KiB, values of at
  * most 1 MiB, 64 MiB in all. */
 
-/* Creates a store for ranks that are threads of one process; all of them must use this one. */
+/* Creates a store for ranks that are threads of one process. All of them must use this store. */
 MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
 /* Creates a store on TCP. Rank 0 serves it at `address` ("host:port") until the store's handle and
  * all contexts that use the store are destroyed. Other ranks connect to it and retry until
  * timeout_ms (0: 60 s) has passed. Each client must prove that it knows `job_key`. Without a key
- * (NULL or ""), each must run as the same user on the same host as rank 0, and proves it by reading
- * a file that rank 0 makes. */
+ * (NULL or ""), each client must run on the host of rank 0 and as the same user. It proves this by
+ * reading a file that rank 0 creates. */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
 /* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */
@@ -267,7 +268,7 @@ MCCL_API void mccl_store_destroy(mccl_store* store) MCCL_NOEXCEPT;
 /* A context owns one progress thread and shares nothing with other contexts of the process. */
 
 /* Creates a context and connects it to all other ranks. Blocks until every pair of ranks has
- * authenticated each other, for at most the setting connect_timeout. */
+ * authenticated each other, for at most the time in the setting connect_timeout. */
 MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
                                          mccl_context** context) MCCL_NOEXCEPT;
 /* Creates a context whose rank, size and meeting point (the address of rank 0) are read from
@@ -299,8 +300,8 @@ MCCL_API mccl_status mccl_context_world(mccl_context* context, mccl_group** grou
 MCCL_API mccl_status mccl_context_group(mccl_context* context, const char* name,
                                         const int32_t* members, size_t count, int64_t timeout_ms,
                                         mccl_group** group) MCCL_NOEXCEPT;
-/* Creates a group from a struct of options, which also holds the group's codec. Otherwise the same
- * as mccl_context_group(). Since version 2. */
+/* Does the same as mccl_context_group(). The arguments are fields of `options`, which also contains
+ * the group's codec. Since version 2. */
 MCCL_API mccl_status mccl_context_group_with(mccl_context* context,
                                              const mccl_group_options* options,
                                              mccl_group** group) MCCL_NOEXCEPT;
@@ -321,10 +322,11 @@ MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEX
 MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* text,
                                              size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
-/* Call these around fork(), on the thread that forks, such as from pthread_atfork().
- * mccl_before_fork() blocks until the progress thread has finished its current step; calls stay
- * pending. In the child, handles may only be destroyed, which has no effect on the peers. Every
- * other use of a handle in the child fails with MCCL_ERROR_INVALID_ARGUMENT. Without
+/* Call mccl_before_fork() before fork(), and mccl_after_fork_in_parent() and
+ * mccl_after_fork_in_child() after it, all on the thread that forks, for instance from
+ * pthread_atfork(). mccl_before_fork() blocks until the progress thread has finished its current
+ * step; calls stay pending. In the child, handles may only be destroyed, which has no effect on the
+ * peers. Every other use of a handle in the child fails with MCCL_ERROR_INVALID_ARGUMENT. Without
  * mccl_before_fork() the child's copies of the sockets stay open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
 /* Call this in the parent, after fork(); see mccl_before_fork(). */

@@ -1,5 +1,4 @@
-/* The second half of the C interface: groups, their calls, and works. mccl/c.h includes this file.
- */
+/* The second half of the C interface: groups, their calls, and works. mccl/c.h includes it. */
 #ifndef MCCL_C_CALLS_H
 #define MCCL_C_CALLS_H
 
@@ -26,8 +25,8 @@ MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t 
 /* Creates a group of the ranks that remain after others have died, in the order of their old ranks.
  * All remaining ranks must call this. It blocks until they have agreed on the members, for at most
  * timeout_ms (0: the group's timeout; negative: no limit). The old group does not change.
- * MCCL_ERROR_PEER means that this rank must not continue: the others continue without it, or it
- * can reach too few of the ranks that may still be alive. */
+ * MCCL_ERROR_PEER means that this rank must not continue: the other ranks continue without it, or
+ * it can reach too few of the ranks that may still be alive. */
 MCCL_API mccl_status mccl_group_shrink(mccl_group* group, int64_t timeout_ms,
                                        mccl_group** rest) MCCL_NOEXCEPT;
 /* Fails all pending and later calls with `reason`, here and on the other ranks. Returns
@@ -43,13 +42,14 @@ MCCL_API void mccl_group_destroy(mccl_group* group) MCCL_NOEXCEPT;
 
 /* ---- Collectives --------------------------------------------------------------------------- */
 
-/* Collectives of a group match across ranks by order of call; threads of one rank must agree on
- * that order. Messages match by (source, tag), independently of the collectives.
+/* Collectives of a group match across ranks by the order of the calls. If several threads call
+ * collectives of one group, the program must give the calls the same order on all ranks. Messages
+ * match by (source, tag), independently of the collectives.
  *
- * `options` may be NULL. With `work` NULL, a call blocks until it is done and returns its outcome.
+ * `options` may be NULL. If `work` is NULL, a call blocks until it is done and returns its outcome.
  * Otherwise it returns at once with a work to wait for. If an argument is invalid, the function
  * itself fails, before anything is sent; the work reports later errors. After a failure other than
- * MCCL_ERROR_INVALID_ARGUMENT the group stays failed: every later call fails with the first reason.
+ * MCCL_ERROR_INVALID_ARGUMENT the group stays failed: every later call fails for the same reason.
  *
  * `in` and `out` may be the same memory if a call takes both, except for all_to_all. The `in` of a
  * gather may be this rank's slot of `out`, and the `out` of a scatter this rank's slot of `in`.
@@ -61,8 +61,8 @@ MCCL_API mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* ou
                                      mccl_dtype dtype, mccl_reduce_op op,
                                      const mccl_call_options* options,
                                      mccl_work** work) MCCL_NOEXCEPT;
-/* `*bytes` receives the size of one rank's `count` elements in the form in which an all_reduce with
- * these arguments sends them: compressed if a codec applies. Since version 2. */
+/* `*bytes` receives the number of bytes that `count` elements occupy on the wire in an all_reduce
+ * with these arguments: their compressed size if a codec applies. Since version 2. */
 MCCL_API mccl_status mccl_group_bytes_to_sum(const mccl_group* group, size_t count,
                                              mccl_dtype dtype, mccl_reduce_op op,
                                              const mccl_call_options* options,
@@ -119,7 +119,7 @@ MCCL_API mccl_status mccl_all_to_all(mccl_group* group, const void* in, void* ou
                                      mccl_dtype dtype, const mccl_call_options* options,
                                      mccl_work** work) MCCL_NOEXCEPT;
 /* Like mccl_all_to_all(), but part j of `in` has in_counts[j] elements and part i of `out` has
- * out_counts[i]. */
+ * out_counts[i] elements. */
 MCCL_API mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const size_t* in_counts,
                                       void* out, const size_t* out_counts, mccl_dtype dtype,
                                       const mccl_call_options* options,
@@ -133,8 +133,7 @@ MCCL_API mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* op
 /* Value of `peer` with which mccl_recv() accepts a message from any rank. */
 #define MCCL_ANY_SOURCE (-1)
 
-/* Sends a message to `peer`, another rank of the group. Completes once the caller may reuse `data`.
- * */
+/* Sends a message to `peer`, another rank of the group. Completes once `data` may be reused. */
 MCCL_API mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dtype dtype,
                                int32_t peer, uint32_t tag, const mccl_call_options* options,
                                mccl_work** work) MCCL_NOEXCEPT;
@@ -146,10 +145,10 @@ MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl
 
 /* ---- Several calls at once ----------------------------------------------------------------- */
 
-/* Calls that this thread makes between mccl_begin_coalescing() and mccl_end_coalescing() start
- * together in the latter, as one work. These pairs must not nest. A call in between does not block,
- * even if `work` is NULL. Do not wait for the work of a collected call before
- * mccl_end_coalescing(). mccl_group_split() is not allowed in between. */
+/* Collects the calls that this thread makes until mccl_end_coalescing(), which starts them together
+ * as one work. The two functions must alternate: they do not nest. A collected call does not block,
+ * even if its `work` is NULL. Do not wait for the work of a collected call before
+ * mccl_end_coalescing(). mccl_group_split() fails while calls are collected. */
 MCCL_API mccl_status mccl_begin_coalescing(mccl_group* group) MCCL_NOEXCEPT;
 /* Starts the collected calls. Blocks until they are done if `work` is NULL. */
 MCCL_API mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) MCCL_NOEXCEPT;
@@ -176,8 +175,8 @@ MCCL_API mccl_status mccl_work_error(const mccl_work* work, char* text, size_t c
 /* Rank that sent the message of a completed mccl_recv(); -1 before it completes, and for any other
  * call. */
 MCCL_API int32_t mccl_work_source(const mccl_work* work) MCCL_NOEXCEPT;
-/* Runs `callback` with `user` once the call is done. If the call is done already, runs it at once
- * on this thread. */
+/* Runs `callback` with `user` once the call is done. If the call is done already, runs `callback`
+ * at once on this thread. */
 MCCL_API mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback,
                                        void* user) MCCL_NOEXCEPT;
 /* Creates a work that stands for all `count` works. It is done once they are all done, and fails

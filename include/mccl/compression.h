@@ -15,9 +15,11 @@ enum class Codec : std::uint8_t {
   fp16,  ///< IEEE binary16: 11 bits of precision, magnitudes from 6e-8 to 65504.
   bf16,  ///< bfloat16: 8 bits of precision, the range of f32.
   int8,  ///< Blocks of 128 elements: integers from -127 to 127 and one f32 factor.
-  /// Blocks of 128 elements with 4 bits of precision, from 2e-3 to 448, and one f32 factor.
+  /// Blocks of 128 elements: FP8 E4M3 numbers (4 bits of precision, magnitudes from 2e-3 to 448)
+  /// and one f32 factor.
   fp8_e4m3,
-  /// Blocks of 128 elements with 3 bits of precision, from 1.5e-5 to 57344, and one f32 factor.
+  /// Blocks of 128 elements: FP8 E5M2 numbers (3 bits of precision, magnitudes from 1.5e-5 to
+  /// 57344) and one f32 factor.
   fp8_e5m2,
   int4,  ///< Blocks of 128 elements: integers from -7 to 7 and one f32 factor.
   topk,  ///< The largest elements by magnitude of each block of 4096; the others become zero.

@@ -27,27 +27,29 @@ struct Given {
 struct LogOptions {
   std::string level = "WARN";
   std::string format = "text";
-  std::string file = {};  ///< Empty: standard error.
+  std::string file = {};  ///< Path; empty: standard error.
   std::size_t file_bytes = std::size_t{64} << 20;
 };
 
 /// The settings of one process. A plain value: not thread-safe while it is being changed. The
 /// ranges are in src/base/settings.cpp and in docs/settings.md.
 struct MCCL_API Config {
-  std::string backend = "auto";    ///< auto, native, mpi, nccl, cuda
-  std::string transport = "auto";  ///< auto, tcp, shm, rdma
+  std::string backend = "auto";    ///< Backend of the calls: auto, native, mpi, nccl, cuda
+  std::string transport = "auto";  ///< Transport between ranks: auto, tcp, shm, rdma
   /// Names of RDMA devices, or the path of a JSON table of them; empty: all devices with an active
   /// port.
   std::string rdma_device;
   int rdma_port = 1;
-  /// GID of the ports to use: an address or a kind, such as roce_v2; empty: the best common kind.
+  /// GID of the RDMA ports to use: an address, or a kind such as roce_v2; empty: the best kind that
+  /// both ranks of a pair have.
   std::string rdma_gid;
-  std::string rdma_service = "auto";  ///< auto, rc, uc
+  std::string rdma_service = "auto";  ///< Type of the queue pairs: auto, rc, uc
   bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
-  /// Path of data between two ranks without a cable in the table of devices: relay or tcp.
+  /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
-  std::string log_level = "WARN";   ///< TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
-  std::string log_format = "text";  ///< text, json
+  /// Lowest level that is logged: TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
+  std::string log_level = "WARN";
+  std::string log_format = "text";  ///< Format of log lines: text, json
   /// File to which a rank logs; empty: standard error. %r, %h and %p stand for the rank, the host
   /// and the process.
   std::string log_file;
@@ -62,22 +64,27 @@ struct MCCL_API Config {
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
   std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
   bool transport_crc = false;               ///< Check every message with a CRC-32C
-  bool fast_math = true;             ///< GPU kernels may fuse multiply and add, and relax NaN
-  std::size_t gpu_threshold = 4096;  ///< Fewer 16-bit floats are reduced on the CPU
-  std::string reduce_on = "auto";    ///< auto, cpu, gpu: where Macs reduce 16-bit floats
-  bool accelerate = false;           ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;        ///< Copy memory to the host even if a Mac's GPU shares it
-  std::string test_only_shared_gpu = "no";    ///< no, nvlink, pcie: for tests of the GPU kernels
+  /// GPU kernels may fuse a multiplication and an addition, and may not recognise NaN
+  bool fast_math = true;
+  std::size_t gpu_threshold = 4096;  ///< Arrays of fewer 16-bit floats are reduced on the CPU
+  std::string reduce_on =
+      "auto";                  ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
+  bool accelerate = false;     ///< Sum f32 with macOS's Accelerate
+  bool force_staging = false;  ///< Copy memory to the host even if a Mac's GPU shares it
+  std::string test_only_shared_gpu = "no";    ///< For tests of the GPU kernels: no, nvlink, pcie
   std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
   std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
   std::string shader_path;         ///< File of Metal shaders; empty: the shaders of the package
-  std::string algorithm = "auto";  ///< auto, or the algorithm to use wherever it applies
+  std::string algorithm = "auto";  ///< Algorithm to use wherever it applies, or auto
   /// Maximum bytes of pinned memory to keep per GPU while no call uses it
   std::size_t pinned_limit_bytes = std::size_t{1} << 30;
-  std::size_t socket_buffer_bytes = 0;  ///< 0: the link profile's value, or the system's default
-  std::string congestion_control = "auto";  ///< auto, system, or a name known to the system
-  double timeout = 1800;                    ///< Seconds; default timeout of a call
+  /// Size of a socket's send and receive buffers; 0: the link profile's value, or the system's
+  /// default
+  std::size_t socket_buffer_bytes = 0;
+  /// Congestion control of TCP links: auto, system, or a name known to the system
+  std::string congestion_control = "auto";
+  double timeout = 1800;  ///< Default timeout of a call, in seconds
   /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
   /// that does not accept the data still to be sent to it
   double connect_timeout = 60;
@@ -88,36 +95,38 @@ struct MCCL_API Config {
   /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
   /// and %p stand for the rank, the host and the process.
   std::string flight_recorder_file;
-  /// none, USR1, USR2: signal on which flight_recorder_file is also written
+  /// Signal on which flight_recorder_file is also written: none, USR1, USR2
   std::string flight_recorder_signal = "none";
   int spin_us = 50;                ///< Microseconds to poll for data before sleeping
   bool calibrate = true;           ///< Measure links and memory when a job starts
   double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;             ///< Secret that every rank of the job shares
-  std::string encryption = "off";  ///< off, on: encrypt TCP connections between ranks
-  std::string tls_cert;  ///< Path of this rank's certificate; empty: ranks prove the job key
-  std::string tls_key;   ///< Path of the certificate's private key
-  std::string tls_ca;    ///< Path of the authorities that signed the ranks' certificates
-  /// auto, 1, 0: whether a job of several ranks needs a job_key; auto: if the ranks run on several
-  /// hosts, as several users or in several containers
+  std::string encryption = "off";  ///< Whether TCP connections between ranks are encrypted: off, on
+  /// Path of this rank's certificate; empty: ranks prove that they know the job key instead
+  std::string tls_cert;
+  std::string tls_key;  ///< Path of the certificate's private key
+  /// Path of the certificates of the authorities that signed the ranks' certificates
+  std::string tls_ca;
+  /// Whether a job of several ranks needs a job_key: auto, 1, 0; auto: it does if the ranks run on
+  /// several hosts, as several users or in several containers
   std::string require_key = "auto";
   int rank = -1;        ///< Rank of this process, for Context::from_environment(); -1: not set
   int world_size = -1;  ///< Number of ranks, for Context::from_environment(); -1: not set
   std::string root;     ///< host:port where rank 0 serves the store
-  /// Value of the environment variable MASTER_PORT, 0 if not set. Torch listens on that port, so
-  /// the listener of this library must not. Not a setting of this library.
+  /// Value of the environment variable MASTER_PORT; 0 if it is not set. Torch listens on that port,
+  /// so this library must not. MASTER_PORT is not a setting of this library.
   int master_port = 0;
   // True if set(), the environment or a file set the setting. If false, a better value may replace
   // the default.
-  Given port_base_given;    ///< If false, any free port replaces one that is in use.
+  Given port_base_given;    ///< If false and the port is in use, a rank uses any free port.
   Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
 
   /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
   /// InvalidArgument if a variable is unknown (the message suggests the nearest name), if a value
   /// is out of range, or if the file is not a JSON object of known settings.
   static Config from_environment();
-  /// Same, but reads the variables from `environment`; for tests and launchers.
+  /// Does the same with the variables in `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
 
   /// Sets one setting from text, by its name or its environment variable. Throws InvalidArgument if
@@ -126,8 +135,8 @@ struct MCCL_API Config {
   /// The value of one setting as text; secrets are not masked. Throws InvalidArgument if the name
   /// is unknown.
   std::string get(std::string_view name) const;
-  /// Returns every setting by name, as text that set() takes. Leaves out `port_base` and
-  /// `chunk_bytes` if they were not given, because set() would mark them as given.
+  /// Returns the values of all settings, keyed by name, as texts that set() accepts. Leaves out
+  /// `port_base` and `chunk_bytes` if they were not set, because set() would mark them as set.
   std::map<std::string, std::string> texts() const;
   /// Applies a JSON object of settings over the current values. Error messages refer to the object
   /// by `origin`, such as the name of its file. Throws InvalidArgument on failure; nothing changes
@@ -147,7 +156,8 @@ struct SettingInfo {
   std::string_view meaning;
   bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
   bool secret = false;      ///< True if the value must never be printed.
-  /// "name=value" of another setting, without which this one has no effect; else empty.
+  /// "name=value" of another setting that this setting requires to have an effect; empty if it
+  /// requires none.
   std::string_view only_with;
 };
 
@@ -155,7 +165,7 @@ struct SettingInfo {
 MCCL_API std::span<const SettingInfo> settings();
 
 /// Throws InvalidArgument if `value` is empty and the setting `name` is a secret, because an empty
-/// secret is most likely a mistake. `name` is a name that Config::set() takes.
+/// secret is most likely a mistake. `name` is a name that Config::set() accepts.
 MCCL_API void refuse_empty_secret(std::string_view name, std::string_view value);
 
 MCCL_API LogOptions log_options(const Config& config);

@@ -27,7 +27,8 @@ struct ContextOptions {
   int size = 1;
   std::shared_ptr<Store> store;  ///< May be null if `size` is 1.
   Config config = {};
-  /// Null: the context creates its own. May be shared between contexts.
+  /// Metrics in which the context records its calls. May be shared between contexts. If null, the
+  /// context creates its own.
   std::shared_ptr<Metrics> metrics;
   /// The cables of the job, as returned by rendezvous::join(). If null and the settings name a
   /// hostfile, create() discovers them.
@@ -90,15 +91,15 @@ class MCCL_API Context {
   /// fail with AbortedError. The destructor does the same.
   virtual void shutdown() = 0;
 
-  /// Call these three around fork(), on the thread that forks, such as from pthread_atfork().
-  /// before_fork() blocks until the progress thread has finished its current step. Calls stay
-  /// pending.
+  /// Call before_fork() before fork(), and after_fork_in_parent() and abandon_after_fork() after
+  /// it, all on the thread that forks, for instance from pthread_atfork(). before_fork() blocks
+  /// until the progress thread has finished its current step. Calls stay pending.
   virtual void before_fork() noexcept = 0;
   /// Call this in the parent, after fork().
   virtual void after_fork_in_parent() noexcept = 0;
   /// Call this in the child, after fork(). It closes the child's copies of the sockets and touches
-  /// nothing else. Every later use of the context in the child throws InvalidArgument. Without
-  /// before_fork() the copies stay open until the child ends.
+  /// nothing else. Every later use of the context in the child throws InvalidArgument. If
+  /// before_fork() was not called, the copies stay open until the child ends.
   virtual void abandon_after_fork() noexcept = 0;
 };
 

@@ -20,7 +20,7 @@ namespace mccl {
 
 /// Options of one call. The default is a call with the group's timeout and codec.
 struct CallOptions {
-  /// Timeout of the call; by default the group's. Zero or negative means no timeout.
+  /// Timeout of the call; by default the group's timeout. Zero or negative means no timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
   /// True if the caller promises to wait on the Work immediately. The call then runs on the
   /// caller's thread. A collective that the device carries out without the host is enqueued on
@@ -30,8 +30,8 @@ struct CallOptions {
   /// Device memory only: allows the call to block until every rank makes it, in order to set up the
   /// direct device path. Implied by `caller_waits`.
   bool may_meet = false;
-  /// all_reduce and reduce_scatter: the codec of this call instead of the group's. Must be the same
-  /// on all ranks. Only a sum or average of floats may set it; any other call throws
+  /// all_reduce and reduce_scatter: replaces the group's codec for this call. Must be the same on
+  /// all ranks. Only a sum or average of floats may set it; any other call throws
   /// InvalidArgument. If all ranks of the group share memory, the sum is exact.
   std::optional<Compression> compression = {};
   /// Device memory only: the caller's stream (a CUstream on CUDA); null means the device's default
@@ -52,9 +52,10 @@ struct CallOptions {
   /// wait for it.
   std::shared_ptr<Fence> fence = {};
   /// all_reduce and reduce_scatter, host memory only: receives the part of the sum that rounding on
-  /// this rank drops; zeros if nothing is dropped. Not used if `data` is null. It must have the
-  /// type and length of the input, and must not overlap the input or the output. If the caller adds
-  /// it to this rank's next input, no part of the sum is lost for good (error feedback). The
+  /// this rank drops; zeros if nothing is dropped. If its `data` is null, that part is not stored.
+  /// The buffer must have the type and length of the input, and must not overlap the input or the
+  /// output. If the caller adds its contents to this rank's next input, no part of the sum is lost
+  /// for good (error feedback). The
   /// left_out buffers of all ranks together contain everything that was dropped, from the inputs
   /// and from the sum.
   Buffer left_out = {};
@@ -63,8 +64,8 @@ struct CallOptions {
 /// Value of `peer` with which recv() accepts a message from any rank.
 inline constexpr int kAnySource = -1;
 
-/// A group of ranks, numbered from 0 to size() - 1. Collectives match across ranks by order of
-/// call. Messages match by (source, tag), independently of the collectives. All counts are in
+/// A group of ranks, numbered from 0 to size() - 1. Collectives match across ranks by the order of
+/// the calls. Messages match by (source, tag), independently of the collectives. All counts are in
 /// elements.
 ///
 /// Every call checks its arguments before anything is sent. It throws InvalidArgument if types or
@@ -74,7 +75,7 @@ inline constexpr int kAnySource = -1;
 /// Input and output may be the same memory (in place) if a call takes both. The input of a gather
 /// may be this rank's slot of the output, and the output of a scatter this rank's slot of the
 /// input. Otherwise input and output must not overlap. After a failure other than InvalidArgument
-/// the group stays failed: every later call fails with the first reason.
+/// the group stays failed: every later call fails for the same reason.
 ///
 /// Thread-safe. If several threads issue collectives of one group, the program must give them the
 /// same order on all ranks.
@@ -88,8 +89,8 @@ class MCCL_API Group {
 
   /// out = the reduction of all ranks' `in` with `op`. in.count == out.count.
   virtual Work all_reduce(ConstBuffer in, Buffer out, ReduceOp op, const CallOptions& = {}) = 0;
-  /// Size in bytes of one rank's `count` elements in the form in which an all_reduce with these
-  /// arguments sends them: compressed if a codec applies.
+  /// Number of bytes that `count` elements occupy on the wire in an all_reduce with these
+  /// arguments: their compressed size if a codec applies.
   virtual std::size_t bytes_to_sum(std::size_t count, DType dtype, ReduceOp op,
                                    const CallOptions& = {}) const = 0;
   /// Copies root's `data` into `data` of every other rank.
@@ -124,16 +125,17 @@ class MCCL_API Group {
   virtual Work all_to_all(ConstBuffer in, Buffer out, const CallOptions& = {}) = 0;
   /// Like all_to_all, but part j of `in` has in_counts[j] elements and part i of `out` has
   /// out_counts[i]. The number of elements that a rank sends to another must equal the number that
-  /// the other expects.
+  /// the other rank expects.
   virtual Work all_to_allv(ConstBuffer in, std::span<const std::size_t> in_counts, Buffer out,
                            std::span<const std::size_t> out_counts, const CallOptions& = {}) = 0;
   /// Completes once every rank has made this call.
   virtual Work barrier(const CallOptions& = {}) = 0;
 
-  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB,
-  /// or MCCL_CHUNK_BYTES if that is less, completes before it is received, as long as the
-  /// unreceived messages to that peer take at most 4 MiB, including 256 bytes of overhead for each.
-  /// Any other message completes after its receive is posted. `peer` must not be this rank.
+  /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB
+  /// (or MCCL_CHUNK_BYTES, if that is less) completes before it is received, as long as the
+  /// unreceived messages to that peer take at most 4 MiB in total. Each of them counts 256 bytes of
+  /// overhead. Any other message completes after its receive is posted. `peer` must not be this
+  /// rank.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
   /// Receives the oldest message from `peer` (or kAnySource) with this tag; its size in bytes must
   /// match. Work::source() returns the sender.
@@ -141,12 +143,12 @@ class MCCL_API Group {
 
   /// Lets later collectives use memory from allocate_device_memory() in place. Without this call,
   /// collectives copy the data to memory that the other ranks' devices can access. All ranks must
-  /// make this call, with devices of one kind; it may block until all have made it. No-op if the
-  /// devices cannot access each other's memory.
+  /// make this call, with devices of one kind; it may block until all ranks have made it. No-op if
+  /// the devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
-  /// Sequence number, for has_come_to(), of the group's last collective that devices carry out
-  /// without the host. Empty if there was no such collective.
+  /// Sequence number of the group's last collective that devices carry out without the host, to be
+  /// passed to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
   /// True if the collective with sequence number `number` and all earlier ones have ended.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
@@ -156,10 +158,10 @@ class MCCL_API Group {
   /// null if it has none. `color` and `key` are the arguments of split().
   virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
-  /// Calls that this thread makes between begin_coalescing() and end_coalescing() start together in
-  /// the latter, as one Work. These pairs must not nest: a second begin, or an end without a begin,
-  /// throws InvalidArgument. Waiting for a collected call before end_coalescing() throws
-  /// InvalidArgument, too, because the wait would never return.
+  /// Collects the calls that this thread makes until end_coalescing(), which starts them together
+  /// as one Work. The two functions must alternate; otherwise they throw InvalidArgument. Waiting
+  /// for a collected call before end_coalescing() throws InvalidArgument, too, because the wait
+  /// would never return.
   virtual void begin_coalescing() = 0;
   /// Starts the calls since begin_coalescing(). Returns one Work for all of them.
   virtual Work end_coalescing() = 0;
@@ -172,13 +174,14 @@ class MCCL_API Group {
   /// Returns a new group of the ranks that remain after others have died, in the order of their old
   /// ranks. The ranks need not connect again. The new group has this group's timeout and codec. All
   /// remaining ranks must make this call. It blocks until they have agreed on the members, for at
-  /// most `timeout` (by default the group's). It works for a failed group, again after each death,
-  /// and down to one rank. A healthy group keeps all its members. This group does not change. A
-  /// rank that has destroyed its group object counts as dead.
+  /// most `timeout` (by default the group's timeout). shrink() works for a failed group, can be
+  /// repeated after each further death, and may leave a single rank. For a healthy group, the new
+  /// group has the same members. This group does not change. A rank that has destroyed its group
+  /// object counts as dead.
   ///
   /// Throws PeerError on a rank that one of the others cannot reach, if the others continue without
   /// it. A rank may continue only if it can reach more than half of the ranks that may still be
-  /// alive, or exactly half including the lowest rank; otherwise it throws PeerError. A divided
+  /// alive, or exactly half of them including the lowest; otherwise it throws PeerError. A divided
   /// network therefore never leaves two groups. Throws TimeoutError if a rank does not make the
   /// call, and InvalidArgument if MPI carries out the group's calls.
   virtual std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout = {}) = 0;

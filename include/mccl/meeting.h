@@ -22,7 +22,8 @@ struct Placement {
   int size = 1;
   int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
-  /// File descriptor of the connection to MPICH's launcher, used if `root` is empty; else -1.
+  /// File descriptor of the connection to MPICH's launcher, used if `root` is empty; -1 if there is
+  /// none.
   int pmi = -1;
   bool one_host = false;  ///< True if all ranks are known to be on this host.
   /// Source of the placement: "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
@@ -49,7 +50,7 @@ namespace rendezvous {
 
 class Wiring;
 
-/// Result of join(): the store and the cables through which a process connects to the others.
+/// Result of join(): the store and the cables through which a process connects to the other ranks.
 struct Joined {
   std::shared_ptr<Store> store;  ///< Null when the job has one rank.
   /// The cables of the job; null if every rank reaches every other directly.
@@ -57,16 +58,16 @@ struct Joined {
 };
 
 /// Connects to the job's store, along the job's cables if the settings name a hostfile. Blocks for
-/// at most the setting connect_timeout. Counts refused connections in `metrics`, which may be
-/// null.
+/// at most the time in the setting connect_timeout. Counts refused connections in `metrics`, which
+/// may be null.
 MCCL_API Joined join(const Placement& placement, const Config& config,
                      const std::shared_ptr<Metrics>& metrics = nullptr);
 
 /// Returns the host:port at which rank 0 serves the store: `placement.root`, or the address that
 /// rank 0 distributes through MPICH's launcher. The launcher answers only once in the lifetime of a
-/// process, and only after all ranks have called this function. Empty if no store is needed (MPI, a
-/// single rank) or no launcher provides the address (a hostfile). Throws Error if the launcher
-/// fails.
+/// process, and only after all ranks have called this function. Returns an empty text if no store
+/// is needed (with MPI, or for a single rank), or if no launcher provides the address (with a
+/// hostfile). Throws Error if the launcher fails.
 MCCL_API std::string meeting_point(const Placement& placement, const Config& config);
 
 }  // namespace rendezvous

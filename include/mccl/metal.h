@@ -18,9 +18,9 @@ struct MetalPlace {
 
 /// A Buffer of `count` elements that begins at `place`. The storage mode of the MTLBuffer decides
 /// how calls use it. Shared memory is read and written in place, as host memory. Private memory is
-/// copied to the host and back. Either way, CallOptions::fence must signal when the GPU has
-/// finished its work on the memory. Throws InvalidArgument if this machine has no Metal, or if the
-/// elements exceed the MTLBuffer.
+/// copied to the host and back. In both cases a call needs a CallOptions::fence that passes once
+/// the GPU has finished its earlier work on the memory. Throws InvalidArgument if this machine has
+/// no Metal, or if the elements do not fit into the MTLBuffer.
 MCCL_API Buffer metal_buffer(MetalPlace place, std::size_t count, DType dtype);
 
 /// A copy of `bytes` bytes between two places. An argument of metal_copy().

@@ -13,8 +13,8 @@
 namespace mccl {
 
 /// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
-/// succeeded. Only a sample of the calls that take a microsecond or less is timed; each sampled
-/// call also counts for the untimed ones. Times of one call: queue wait = from submission to start;
+/// succeeded. Of the calls that take a microsecond or less, only a sample is timed. Its times stand
+/// for all of these short calls. Times of one call: queue wait = from submission to start;
 /// execution = from start to end; network = time spent moving bytes; reduce = time spent in
 /// arithmetic; sync = the rest of execution, spent waiting for peers.
 struct MetricsSummary {
@@ -42,7 +42,7 @@ struct MetricsSummary {
   /// through it. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses them.
   std::uint64_t pinned_bytes = 0;
   std::uint64_t peak_pinned_bytes = 0;
-  /// Links to other ranks that were established, by transport. Not reset.
+  /// Links to other ranks that were established, by transport. reset() does not change them.
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;
   std::uint64_t tcp_links = 0;
@@ -121,7 +121,7 @@ class MCCL_API Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Records one call, whose times stand for `weight` calls. A Tally counts the other calls.
+  /// Records one call. Its times stand for `weight` calls; a Tally counts the other weight - 1.
   void record(const CallSample& call, std::uint32_t weight = 1);
   /// Returns a new Tally for calls that succeed without being timed. Its counts stay in the summary
   /// after the Tally is released.

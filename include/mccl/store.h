@@ -1,4 +1,5 @@
-// A small key-value store that all ranks of a job can reach, used to find each other.
+// A small key-value store that all ranks of a job can reach, and through which they find each
+// other.
 #pragma once
 
 #include <chrono>
@@ -42,9 +43,9 @@ struct StoreReport {
 
 /// Makes a store on TCP. Rank 0 serves it at `address` ("host:port"). Other ranks connect to it and
 /// retry until `timeout` has passed. Each client must prove that it knows the job key (see
-/// Config::job_key). With an empty key, each must run as the same user on the same host as rank 0,
-/// and proves it by reading a file that rank 0 makes. Throws InvalidArgument if `rank` is negative,
-/// or if there is no key and the address belongs to another host.
+/// Config::job_key). With an empty key, each client must run on the host of rank 0 and as the same
+/// user. It proves this by reading a file that rank 0 creates. Throws InvalidArgument if `rank` is
+/// negative, or if there is no key and the address belongs to another host.
 MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                                const std::string& job_key,
                                                std::chrono::milliseconds timeout,

@@ -94,7 +94,7 @@ class _FieldsForDataclasses:
     """Makes the functions of the module dataclasses work on MCCLConfig and its instances.
 
     An instance lists only the settings that were given. dataclasses.replace() copies all listed
-    fields, so settings that the environment decides would otherwise become given ones.
+    fields, so settings that the environment decides would otherwise become given settings.
     """
 
     def __init__(self, fields: dict[str, dataclasses.Field[Any]]) -> None:
@@ -132,13 +132,13 @@ class MCCLConfig:
     """Settings, each of which either is given or has its default.
 
     Every setting is an attribute and a keyword, under its name in the table of docs/settings.md.
-    init() applies the given settings and takes the others from the environment. None means not
+    init() applies the given settings and takes the others from the environment. None counts as not
     given. Two configurations are equal if all their values are equal, given or not.
     dataclasses.replace() and copy.replace() preserve which settings were given;
-    dataclasses.asdict() returns the given ones.
+    dataclasses.asdict() returns the given settings.
 
     Raises:
-        ValueError: a name is not a setting (the message has the nearest one), or a value is
+        ValueError: a name is not a setting (the message contains the nearest name), or a value is
             invalid.
     """
 
@@ -166,7 +166,7 @@ class MCCLConfig:
         """All settings of an environment.
 
         Args:
-            env: The environment; by default, that of this process.
+            env: The environment; by default, os.environ.
 
         Returns:
             The defaults, overridden by the file that MCCL_CONFIG names, which the MCCL_* variables
@@ -294,10 +294,10 @@ def init(
     /,
     **settings: SettingValue | os.PathLike[str] | None,
 ) -> None:
-    """Sets settings for this process; they override the environment's.
+    """Sets settings for this process; they override the settings of the environment.
 
     Call init() before the first group is made. Groups keep the settings of their creation, so
-    init() warns if any exist. A second call replaces the settings of the first.
+    init() warns if a group exists. A second call replaces the settings of the first.
 
     Args:
         config: A MCCLConfig, of which only given settings count, or a dictionary of settings.
@@ -325,7 +325,7 @@ def init(
     if late:
         warnings.warn(
             f"mccl.init() was called too late for {' and '.join(late)}: existing groups keep their "
-            "settings. Call it before they are made",
+            "settings. Call mccl.init() before these groups are made",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -45,7 +45,7 @@ def jaccl(environment: Environment, settings: Mapping[str, str], meet: Meet | No
     with a warning. The setting `rdma_uncabled` decides how pairs without devices communicate.
 
     Raises:
-        Refusal: The variables describe no job, or a wrong one.
+        Refusal: The variables describe no job, or an invalid job.
     """
     twins = _twins(settings)
     told = {name: environment.get(_OTHER_NAMES[name]) or environment.get(name) for name in twins}

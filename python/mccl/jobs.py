@@ -54,7 +54,7 @@ class Address:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of "host:port"; port 0 if it is missing or not from 1 to 65535."""
+    """Host and port of "host:port"; port 0 if the port is missing or not from 1 to 65535."""
     host, _, port = text.strip().rpartition(":")
     good = port.isdecimal() and 1 <= int(port) <= 65535
     return host.removeprefix("[").removesuffix("]"), int(port) if good else 0
@@ -66,7 +66,10 @@ def is_on(environment: Environment, variable: str) -> bool:
 
 
 def rank_of(backend: str, text: str, size: int, source: str) -> int:
-    """Parses the rank in `text`. Raises Refusal unless it is below `size`, read from `source`."""
+    """Parses the rank in `text`. Raises Refusal unless the rank is below `size`.
+
+    `source` names the variable or file that `size` was read from, for messages.
+    """
     if not text.strip().isdecimal():
         raise Refusal(f"{backend}: MLX_RANK: expected an integer from 0; found '{text}'")
     rank = int(text)

@@ -73,7 +73,7 @@ def is_initialized() -> bool:
     return True
 
 
-#: Used by FSDP2 only, and not added to torch.mps, because torch has its own from 2.15 on.
+#: Used by FSDP2 only, and not added to torch.mps, because torch has its own streams from 2.15 on.
 _STREAMS = (Stream, current_stream, stream)
 
 #: Functions that torch's device meshes call; added to torch.mps if torch lacks them.
@@ -81,7 +81,7 @@ _DEVICES = (current_device, set_device, is_initialized)
 
 
 class _Device:
-    """Replaces torch.mps in FSDP2: torch.mps with the streams of this module."""
+    """Replaces torch.mps in FSDP2: has the streams of this module, and the rest of torch.mps."""
 
     def __getattr__(self, name: str) -> Any:
         import torch

@@ -22,7 +22,8 @@ from matplotlib.axes import Axes
 #: The figures of a row that are drawn, with their labels.
 FIGURES = {"busbw": "bus bandwidth, GB/s", "time_us": "time of a call, us"}
 
-#: For each call, the (size in bytes, figure) of each row, by name of the figure and of the result.
+#: For each collective, maps (key of FIGURES, label of the result) to the points that are drawn:
+#: (size in bytes, value of the figure).
 Lines = dict[str, dict[tuple[str, str], list[tuple[int, float]]]]
 
 
@@ -36,10 +37,10 @@ def size_text(size: int) -> str:
 
 
 def lines_of(results: list[tuple[str, dict[str, Any]]]) -> Lines:
-    """Collects the rows of several results. Calls without a size, such as a barrier, have none.
+    """Collects the rows of several results, without calls that have no size, such as a barrier.
 
     Raises:
-        ValueError: A result is not one of ``mccl bench --json``.
+        ValueError: A result was not written by ``mccl bench --json``.
     """
     lines: Lines = defaultdict(lambda: defaultdict(list))
     for name, result in results:
@@ -52,7 +53,7 @@ def lines_of(results: list[tuple[str, dict[str, Any]]]) -> Lines:
                     point = (int(row["bytes"]), float(row[figure]))
                     lines[row["collective"]][figure, label].append(point)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{name} is no result of `mccl bench --json`: {error!r}") from error
+            raise ValueError(f"{name} is not a result of `mccl bench --json`: {error!r}") from error
     return lines
 
 
@@ -70,7 +71,7 @@ def draw(axes: Axes, figure: str, points: dict[str, list[tuple[int, float]]]) ->
 
 
 def plot(lines: Lines, title: str, file: Path) -> None:
-    """Writes a picture with a row for each call; the ending of the name chooses the format."""
+    """Writes a picture with a row for each call; the extension of `file` selects the format."""
     figure, grid = plt.subplots(
         len(lines), len(FIGURES), figsize=(11, 3.6 * len(lines)), squeeze=False
     )

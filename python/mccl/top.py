@@ -1,7 +1,7 @@
 """A live view of running jobs in a terminal: ``mccl top``.
 
 It shows what ``mccl status --json --follow`` prints: a row for each rank, or for each link. Rates
-are differences between two refreshes. Needs the package ``textual``
+are computed from the counters of two refreshes. Needs the package ``textual``
 (``pip install 'mccl-engine[top]'``).
 """
 
@@ -83,7 +83,7 @@ class Rank:
 
 
 class View:
-    """The last refresh, and the rates since the one before. Used by one thread."""
+    """The last refresh, and the rates since the refresh before it. Used by one thread."""
 
     def __init__(self) -> None:
         self.health = "healthy"
@@ -100,7 +100,7 @@ class View:
         return max(0.0, count - before) / (now - then) if now > then else 0.0
 
     def refresh(self, status: dict[str, Any], now: float) -> None:
-        """Takes in one line of ``mccl status --json --follow``; ``now`` is in seconds."""
+        """Applies one line of ``mccl status --json --follow``; ``now`` is in seconds."""
         self.health = status["health"]
         self.findings = status["findings"]
         self.ranks = [self._rank(report, now) for report in status["ranks"]]
@@ -259,12 +259,12 @@ class Top(App[int]):
             table.add_row(*(Text(cell, style=style) for cell in cells))
 
     def action_sort(self) -> None:
-        """Sorts by the next of ORDERS."""
+        """Sorts by the next entry of ORDERS."""
         self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         self.draw()
 
     def action_links(self) -> None:
-        """Shows the links of all ranks, or the ranks."""
+        """Switches between the table of ranks and the table of links."""
         self.shows_links = not self.shows_links
         self.draw()
 
@@ -315,7 +315,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mccl.top", description=__doc__)
     parser.add_argument("--program", default="mccl", help="the program mccl")
     parser.add_argument("--seconds", type=float, default=1, help="time between refreshes")
-    parser.add_argument("pid", nargs="?", default="", help="process of a rank on this host")
+    parser.add_argument("pid", nargs="?", default="", help="process id of a rank on this host")
     arguments = parser.parse_args()
     app = Top(arguments.program, arguments.pid, arguments.seconds)
     code = app.run()

@@ -25,8 +25,8 @@ SCHEME = "mccl"
 #: torch.
 _ELSEWHERE = "mccl/elsewhere"
 
-#: Variables that torch's handler reads. The URL's query may give those of _IN_QUERY, under the
-#: names on the right, but not those of _ADDRESS.
+#: Variables that torch's handler reads. The URL's query may set the variables in _IN_QUERY, under
+#: the names on the right, but not those in _ADDRESS.
 _IN_QUERY = {"RANK": "rank", "WORLD_SIZE": "world_size"}
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
@@ -88,7 +88,8 @@ def meet(
     for name, found in (("rank", place["rank"]), ("world_size", place["size"])):
         if name in given and int(given[name][0]) not in (-1, found):
             raise ValueError(
-                f"{url}: {name} is {given[name][0]}, but the environment sets {found}; leave it out"
+                f"{url}: {name} is {given[name][0]}, but the environment sets {found}; "
+                f"leave {name} out of the call and the URL"
             )
     if place["size"] > 1 and settings.get("backend") != "mpi":
         yield open_store(settings), place["rank"], place["size"]
@@ -99,7 +100,7 @@ def meet(
 
 
 def meets_elsewhere(store: dist.Store) -> bool:
-    """True if the store of a group is the private one that meet() makes."""
+    """True if the store of a group is the private store that meet() makes."""
     from torch.distributed import HashStore, PrefixStore
 
     while isinstance(store, PrefixStore):
@@ -151,7 +152,7 @@ def _complete_environment(url: str) -> bool:
 
 
 def _told(url: str) -> dict[str, str]:
-    """Returns the values that torch's handler would use, by variable. It ignores empty ones."""
+    """Returns the values that torch's handler would use, by variable. It ignores empty values."""
     names = (*_IN_QUERY, *_ADDRESS)
     told = {name: os.environ[name] for name in names if os.environ.get(name)}
     query = parse_qs(urlparse(url).query)
@@ -193,8 +194,8 @@ def _address_of_store(place: Mapping[str, Any], settings: Mapping[str, str]) -> 
     root = _core.meeting_point(settings, dict(os.environ))
     host, port = jobs.split_address(root)
     # With MPICH's launcher, the address was chosen for this call, so torch's store may use it. With
-    # others, MCCL's own store may use the address, so torch's store uses the next port, as under
-    # mccl launch.
+    # other launchers, MCCL's own store may use the address, so torch's store uses the next port, as
+    # under mccl launch.
     made_now = place["found_by"] == "MPICH" and not settings.get("root")
     if port == 65535 and not made_now:
         raise ValueError(

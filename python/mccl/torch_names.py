@@ -33,7 +33,7 @@ def is_registered() -> bool:
 
 
 def register(create: Callable[..., Any]) -> None:
-    """Registers the backend as BACKEND and OWN_BACKEND, or only as the latter if BACKEND is taken.
+    """Registers the backend as BACKEND and OWN_BACKEND; if BACKEND is taken, only as OWN_BACKEND.
 
     If another package registers BACKEND later, torch uses that package's backend. In both cases,
     one warning is issued.
@@ -85,7 +85,7 @@ def wrap_calls(own_type: Callable[[], type | None]) -> None:
     from torch.distributed import distributed_c10d as c10d
 
     def own_parts(group: dist.ProcessGroup | None) -> tuple[list[Any], bool]:
-        """Returns a group's backend objects that are MCCL's, and whether it has no others."""
+        """Returns MCCL's backend objects of a group, and whether the group has no others."""
         kind = own_type()
         if kind is None or c10d._rank_not_in_group(group):
             return [], False

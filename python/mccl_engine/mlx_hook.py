@@ -20,7 +20,7 @@ def _install() -> None:
     if text.strip().lower() not in _ON:
         raise ImportError(
             "MCCL_MLX: expected true or false (1 or 0, yes or no, on or off); found "
-            f"{text!r}; correct it, or leave it out for MLX's own backends"
+            f"{text!r}; correct it, or unset it to use MLX's own backends"
         )
     from mccl.mlx.install import install
 

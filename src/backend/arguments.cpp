@@ -86,7 +86,7 @@ void set(Request& request, const ReduceOp& op) {
 }
 
 /// Returns true if a call is in place: element `in_offset` of `in` is element `out_offset` of
-/// `out`. Throws if the two overlap in any other way.
+/// `out`. Throws if input and output overlap in any other way.
 bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& out,
                    std::size_t in_offset, std::size_t out_offset) {
   if (in.count == 0 || out.count == 0) return false;
@@ -105,7 +105,8 @@ bool check_overlap(Collective call, const ConstBuffer& in, const ConstBuffer& ou
 Shares Arguments::shares_from(Collective call, Counts counts) const {
   if (counts.size() != static_cast<std::size_t>(size_)) {
     throw InvalidArgument(
-        fmt::format("{}: found {} counts for {} ranks", name_of(call), counts.size(), size_));
+        fmt::format("{}: expected one count for each of {} ranks; found {} counts", name_of(call),
+                    size_, counts.size()));
   }
   return Shares::of(counts);
 }
@@ -237,7 +238,7 @@ void Arguments::check_exchange(ConstBuffer in, const Shares& given, Buffer out,
   check_count(call, "output", out.count, taken.total());
   if (in.data == out.data && in.count > 0 && out.count > 0) {
     throw InvalidArgument(
-        "all_to_all: input and output are the same memory; it has no in-place form");
+        "all_to_all: input and output are the same memory, but all_to_all has no in-place form");
   }
   check_overlap(call, in, out, 0, 0);
   check_count(call, "this rank's own part of the output", taken.at(rank_), given.at(rank_));
@@ -271,7 +272,7 @@ void check_codec(const engine::Call& call, const Compression& compression) {
   if (may_be_coded(call.collective, call.dtype, call.kind)) return;
   throw InvalidArgument(fmt::format(
       "{} of {} {}: {} applies only to sums and averages of floats by all_reduce and "
-      "reduce_scatter; make this call without it",
+      "reduce_scatter; make this call without compression",
       name_of(call.collective), name_of(call.kind), name_of(call.dtype), describe(compression)));
 }
 

@@ -25,8 +25,8 @@ class Arguments {
   Request sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op, int root = -1) const;
   Request broadcast(Buffer data, int root) const;
   /// An all_gather, gather, scatter or reduce_scatter, whose input or output consists of one part
-  /// per rank. Without `counts`, each part is as long as the buffer that is not divided. Only
-  /// reduce_scatter reads `op`.
+  /// per rank. Without `counts`, all parts have the length of the buffer that holds only this
+  /// rank's part. Only reduce_scatter reads `op`.
   Request in_parts(Collective call, ConstBuffer in, Buffer out, std::optional<Counts> counts = {},
                    int root = -1, const ReduceOp& op = {}) const;
   Request all_to_all(ConstBuffer in, Buffer out) const;

@@ -31,10 +31,10 @@ using native::GroupSetup;
 using native::NativeGroup;
 
 /// A context with an engine, which can pass calls to an installed CUDA, NCCL or MPI library. A
-/// group may outlive its context; all its later calls fail.
+/// group may outlive its context; all later calls of such a group fail.
 class JobContext final : public Context {
  public:
-  /// Connects all ranks. `config` is what config() returns.
+  /// Connects all ranks. `config` is the configuration that config() returns.
   JobContext(Config config, const ContextOptions& options)
       : config_(std::move(config)),
         compression_(compression_named(options.config.compression, options.config.topk_ratio)),
@@ -58,7 +58,7 @@ class JobContext final : public Context {
     world_ = make_group("world", everyone, milliseconds_of(config_.timeout), {});
   }
 
-  /// Shuts down before `world_` is destroyed, so that pending calls report the shutdown.
+  /// Shuts the engine down before `world_` is destroyed, so that pending calls report the shutdown.
   ~JobContext() override { engine_->shutdown(); }
 
   int rank() const override { return engine_->rank(); }
@@ -68,8 +68,8 @@ class JobContext final : public Context {
   std::string flight_record() const override { return engine_->recorder().to_json("asked"); }
   std::shared_ptr<Group> world() override { return world_; }
 
-  /// Returns the costs of the world group. They are unknown with MPI, which chooses its algorithms
-  /// itself.
+  /// Returns the costs of the world group. The costs are unknown with MPI, because MPI chooses its
+  /// algorithms itself.
   Costs costs() const override {
     Costs costs;
     if (uses_mpi()) return costs;
@@ -134,7 +134,7 @@ class JobContext final : public Context {
   }
 
   const Config config_;
-  const Compression compression_;  ///< Default for groups that set none.
+  const Compression compression_;  ///< Default for groups that set no compression.
   const std::shared_ptr<GroupSetup> setup_;
   const std::shared_ptr<engine::Engine> engine_;
   std::shared_ptr<NativeGroup> world_;

@@ -52,7 +52,8 @@ class Cabling {
   /// All ranks of the path, including both ends; empty if there is no path.
   std::vector<int> way(int from, int to) const;
 
-  /// Sets of ranks that can reach each other, the largest first. A single set if all can.
+  /// Sets of ranks that can reach each other, the largest set first. A single set if all ranks can
+  /// reach each other.
   std::vector<std::vector<int>> parts() const;
 
  private:

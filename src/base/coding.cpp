@@ -19,8 +19,9 @@ namespace {
 constexpr std::size_t kBlock = 128;
 constexpr std::size_t kBlockOfTopk = 4096;
 constexpr std::size_t kScaleBytes = sizeof(float);
-/// Maximum number of elements kept in a block of a sum, unless one contribution keeps more. Without
-/// the limit, a block of the sum of many ranks would be longer than the elements that it encodes.
+/// Maximum number of elements kept in a block of a sum. If a block of a contribution keeps more, so
+/// does a block of the sum. Without the limit, a block of the sum of many ranks would be longer
+/// than the elements that it encodes.
 constexpr std::size_t kMostKeptOfSums = kBlockOfTopk / 4;
 /// Bytes of one kept element: its index in the block, and its value.
 constexpr std::size_t kKeptBytes = sizeof(std::uint16_t) + sizeof(float);
@@ -105,7 +106,7 @@ Codec codec_named(std::string_view name) {
     if (kNames[i] == name) return static_cast<Codec>(i);
   }
   throw InvalidArgument(
-      fmt::format("{} is not a codec; {}, and also auto where a codec is chosen for sums",
+      fmt::format("{} is not a codec; {}. A setting or option for sums may also be auto",
                   in_quotes(name), choices_near(name, kNames)));
 }
 

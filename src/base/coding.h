@@ -24,7 +24,7 @@ struct Coding {
   /// the full number of bytes.
   std::size_t block() const;
   std::size_t block_bytes(Coded form) const;
-  /// Bytes of `count` elements that start at a block boundary.
+  /// Encoded size in bytes of `count` elements that start at a block boundary.
   std::size_t bytes(std::size_t count, Coded form) const;
 
   explicit operator bool() const { return codec != Codec::none; }

@@ -38,7 +38,7 @@ std::vector<std::string_view> words_of(std::string_view list) {
   return words;
 }
 
-/// The word of the list that equals `text` except for case, in the list's spelling.
+/// Returns the word of the list that equals `text` if case is ignored, in the list's spelling.
 std::optional<std::string> word_of(std::string_view list, std::string_view text) {
   for (const std::string_view word : words_of(list)) {
     if (equal_ignoring_case(word, text)) return std::string(word);
@@ -75,7 +75,8 @@ std::optional<Integer> parse(const Setting& setting, std::string_view text, Inte
                                             : checked(parse_integer(text));
 }
 
-/// Descriptions of a valid value for messages, indexed by SettingKind. `choice` needs none.
+/// Descriptions of a valid value for messages, indexed by SettingKind. There is none for `choice`,
+/// because messages list the words of its range.
 constexpr std::string_view kExpectations[] = {
     "text without control characters, at most 4096 bytes", "an integer", "a number",
     "bytes, as an integer or with a unit of 1024 such as 256K or 4M",
@@ -118,7 +119,7 @@ std::string read_file(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) refuse_file(errno != 0 ? std::strerror(errno) : "cannot be read");
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kLargestFile) refuse_file("it is larger");
+  if (text.size() > kLargestFile) refuse_file("the file is larger");
   return text;
 }
 
@@ -263,7 +264,7 @@ LogOptions log_options(const Config& config) {
 std::size_t chunk_bytes_of(const Config& config) {
   // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given.
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
-  // On a faster cable, messages must be larger for their fixed cost to be negligible.
+  // On a faster cable, messages must be larger to make their fixed cost negligible.
   const bool is_fast = config.link_profile == "thunderbolt";
   return is_fast && !given ? std::size_t{8} << 20 : config.chunk_bytes;
 }

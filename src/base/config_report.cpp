@@ -1,4 +1,4 @@
-// The settings in the forms shown to people and compared between ranks.
+// Formats the settings for display, and for comparison between ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ std::string changed_settings(const Config& config, const Environment& environmen
     changed += fmt::format("{}{}={} ({}", changed.empty() ? "" : ", ", setting.info.name,
                            shown_value(config, setting), origin);
     if (!is_heard(config, setting))
-      changed += fmt::format(", which has no effect without {}", setting.info.only_with);
+      changed += fmt::format("; no effect without {}", setting.info.only_with);
     changed += ")";
   }
   return changed;
@@ -119,15 +119,15 @@ std::string to_table(const Config& config) {
 std::vector<std::string> warnings_for(const Config& config) {
   std::vector<std::string> warnings;
   if (!config.job_key.empty() && config.job_key.size() < kShortestGoodKey) {
-    warnings.push_back(
-        fmt::format("MCCL_JOB_KEY has {} characters, which can be guessed; give every rank the "
-                    "output of `openssl rand -hex 32`",
-                    config.job_key.size()));
+    warnings.push_back(fmt::format(
+        "MCCL_JOB_KEY has {} characters, so few that it can be guessed; give every rank "
+        "the output of `openssl rand -hex 32`",
+        config.job_key.size()));
   }
   if (config.flight_recorder_signal != "none" && config.flight_recorder_file.empty()) {
     warnings.emplace_back(
-        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect without MCCL_FLIGHT_RECORDER_FILE; set the file "
-        "to write");
+        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect if MCCL_FLIGHT_RECORDER_FILE is not set: set it "
+        "to the path of the file to write");
   }
   return warnings;
 }

@@ -36,7 +36,7 @@ struct FlightEntry {
   std::int64_t started = 0;
   std::int64_t ended = 0;
   std::uint32_t group = 0;     ///< Index of the group in this recorder.
-  std::uint8_t algorithm = 0;  ///< From FlightRecorder::index_of(); 0 if unknown.
+  std::uint8_t algorithm = 0;  ///< Value of FlightRecorder::index_of(); 0 if unknown.
   Collective collective = Collective::barrier;
   ReduceKind kind = ReduceKind::sum;
   DType dtype = DType::u8;
@@ -48,7 +48,7 @@ struct FlightEntry {
 /// A group whose calls are recorded.
 struct FlightGroup {
   std::string name;
-  std::uint64_t id = 0;           ///< The same on all members.
+  std::uint64_t id = 0;           ///< Identifies the group; the same on all its members.
   int rank = 0;                   ///< This process's rank in the group.
   std::vector<int> members = {};  ///< The rank of each member in the job.
   /// The transport to each member; empty for this rank.
@@ -57,7 +57,7 @@ struct FlightGroup {
 
 /// Identifies the process whose calls are recorded.
 struct FlightOrigin {
-  std::string job;  ///< Differs between jobs; the same on all ranks of one.
+  std::string job;  ///< Differs between jobs; the same on all ranks of a job.
   std::string host;
   int rank = 0;
   int size = 1;
@@ -112,8 +112,8 @@ class FlightRecorder {
  private:
   using Words = std::array<std::uint64_t, 7>;
 
-  /// Packs with shifts: the parts then stay in registers, which is twice as fast as storing them
-  /// one by one and copying words.
+  /// Packs the fields with shifts. The fields then stay in registers, which is twice as fast as
+  /// storing them one by one and copying the words.
   static Words pack(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
     return {entry.sequence,

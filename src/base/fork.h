@@ -7,7 +7,7 @@
 
 namespace mccl {
 
-/// From now on, a thread that forks holds the mutex returned by `of` during the fork. A child has
+/// Makes every thread that forks later hold the mutex returned by `of` during the fork. A child has
 /// only the thread that forked, so a mutex held by another thread would stay locked there forever.
 /// The mutex must live as long as the process. Call this once for each mutex. No effect if the
 /// system is out of memory.

@@ -1,6 +1,6 @@
 // Compiles fmt's own code once, for all sources. With header-only use, fmt would take longer to
-// compile than the rest of most sources. The system's shared library of fmt would have to be
-// installed wherever a program runs.
+// compile than the rest of most sources. With the system's shared library of fmt, that library
+// would have to be installed wherever a program runs.
 #include <fmt/format-inl.h>
 
 // Instantiations that fmt's headers leave to one source file of each program.

@@ -87,7 +87,7 @@ class Checker : public nlohmann::json_sax<json> {
   bool key(std::string& key) override {
     value();
     if (keys_.size() == 1 && see_key_) see_key_(key);
-    // Most JSON readers silently take the last of several values.
+    // Refuses duplicate keys, for which most JSON readers would silently take the last value.
     if (!keys_.back().insert(key).second)
       refuse_(reached_(), fmt::format("the key {} for the second time", in_quotes(key)));
     return true;

@@ -27,7 +27,7 @@ class LoadError : public InvalidArgument {
 /// still run its code. Cheap to copy.
 class SharedLibrary {
  public:
-  /// Whether libraries that are loaded later find the symbols of this one.
+  /// `global`: libraries that are loaded later find the symbols of this library.
   enum class Symbols { local, global };
 
   /// Loads the first of `names` that the system has. Throws LoadError.
@@ -70,7 +70,7 @@ const auto& loaded_once() {
   return std::get<Table>(loaded);
 }
 
-/// Whether a library is unusable if it lacks a function.
+/// `required`: a library that lacks the function cannot be used.
 enum class Need { required, optional };
 
 template <typename Signature>

@@ -1,7 +1,6 @@
 #include "base/log.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -69,8 +69,8 @@ LogFiles& log_files() {
   return files;
 }
 
-/// Constructs the logger directly, because spdlog's factories would enter it in a process-wide
-/// registry: contexts are made and destroyed, and several may have the same rank.
+/// Constructs the logger directly. spdlog's factories would register its name, which must be unique
+/// in the process, but several contexts may have the same rank.
 std::shared_ptr<spdlog::logger> make_logger(int rank, spdlog::sink_ptr sink) {
   auto logger = std::make_shared<spdlog::logger>(
       rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank), std::move(sink));
@@ -84,9 +84,13 @@ std::string json_line(std::string_view level, int rank, const std::string& group
                       std::string_view message) {
   using std::chrono::system_clock;
   const auto now = std::chrono::floor<std::chrono::milliseconds>(system_clock::now());
+  const std::time_t seconds = system_clock::to_time_t(now);
+  std::tm utc = {};
+  ::gmtime_r(&seconds, &utc);
+  char second[sizeof "9999-12-31T23:59:59"] = {};
+  std::strftime(second, sizeof second, "%FT%T", &utc);
   nlohmann::ordered_json line = {
-      {"time", fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(system_clock::to_time_t(now)),
-                           now.time_since_epoch().count() % 1000)},
+      {"time", fmt::format("{}.{:03}Z", second, now.time_since_epoch().count() % 1000)},
       {"level", level}};
   if (rank >= 0) line["rank"] = rank;
   if (!group.empty()) line["group"] = group;

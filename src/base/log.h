@@ -26,10 +26,10 @@ LogLevel log_level_of(std::string_view name);
 /// standard error was closed.
 class Log {
  public:
-  /// Throws InvalidArgument for an unknown level. If the file cannot be opened, says so on standard
-  /// error, and logs there.
+  /// Throws InvalidArgument for an unknown level. If the file cannot be opened, logs a warning and
+  /// all later lines to standard error.
   Log(int rank, const LogOptions& options);
-  /// Logs text to standard error.
+  /// Logs to standard error, in the format "text".
   Log(int rank, LogLevel level);
 
   /// Returns a log that adds the name of a group to lines in JSON, which has a field for it.
@@ -57,7 +57,7 @@ class Log {
   }
 
   bool enabled(LogLevel level) const { return level >= level_; }
-  /// Text of several lines is written line by line.
+  /// Writes each line of `text` as a separate log line.
   void write(LogLevel level, std::string_view text) const noexcept;
 
  private:
@@ -66,7 +66,7 @@ class Log {
 
   LogLevel level_;
   bool is_json_ = false;
-  int rank_;  ///< Negative: unknown.
+  int rank_;  ///< Negative if the rank is unknown.
   std::string group_ = {};
   std::shared_ptr<spdlog::logger> logger_;
 };

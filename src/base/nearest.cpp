@@ -99,7 +99,7 @@ std::optional<std::string_view> nearest_of(std::string_view name,
 
 std::string choices_near(std::string_view name, std::span<const std::string_view> candidates) {
   const auto nearest = nearest_of(name, candidates);
-  const std::string all = fmt::format("here are {}", fmt::join(candidates, ", "));
+  const std::string all = fmt::format("he choices are {}", fmt::join(candidates, ", "));
   return nearest ? fmt::format("did you mean {}? T{}", *nearest, all) : "t" + all;
 }
 

@@ -16,7 +16,7 @@
 namespace mccl {
 
 void raise_open_files_limit() {
-  static std::atomic<pid_t> raised_in{-1};  // so that a forked child acts again
+  static std::atomic<pid_t> raised_in{-1};  // a forked child may raise its own limit again
   if (raised_in.exchange(::getpid()) == ::getpid()) return;
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -45,7 +45,7 @@ std::size_t open_files() {
 }
 
 std::string open_files_advice(int error) {
-  if (error == ENFILE) return " (the limit of all processes on this host together)";
+  if (error == ENFILE) return " (the limit for all processes of this host together)";
   if (error != EMFILE) return {};
   return fmt::format(" (this process may have {}; raise the limit with ulimit -n)",
                      open_files_limit());

@@ -1,4 +1,5 @@
-// Counts the files, including connections, that this process has open, and raises their limit.
+// Counts the files, including connections, that this process has open, and raises the limit of
+// open files.
 #pragma once
 
 #include <chrono>

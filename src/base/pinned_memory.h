@@ -31,7 +31,7 @@ class PinnedMemory {
   std::atomic<std::uint64_t> limit_{std::uint64_t{1} << 30};
 };
 
-/// The object of this process.
+/// Returns the only PinnedMemory of this process.
 inline PinnedMemory& pinned_memory() {
   static PinnedMemory instance;
   return instance;

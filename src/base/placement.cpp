@@ -19,7 +19,8 @@ constexpr int kMostRanks = 1 << 20;
 constexpr int kFirstDerivedPort = 20000;
 constexpr std::uint64_t kDerivedPorts = 8192;
 
-/// Reads the variables of one launcher, and collects the names of missing ones for the message.
+/// Reads the variables of one launcher, and collects the names of missing variables for an error
+/// message.
 class Reader {
  public:
   Reader(const Environment& environment, std::string_view launcher)
@@ -77,8 +78,8 @@ struct LauncherFinding {
 /// not needed, because MCCL_ROOT is set or MPI connects the ranks.
 using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
-/// Returns a port that depends only on the seed, below the range of ports that systems assign.
-/// Ranks that have only a name in common can agree on it.
+/// Returns a port that depends only on the seed, so all ranks that know the seed, such as the name
+/// of the job, use the same port. It is below the range of ports that systems assign.
 int derived_port(std::string_view seed) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
@@ -199,8 +200,8 @@ std::optional<Placement> ask_settings(const Config& config) {
   if (config.world_size > 1 && config.root.empty() && config.hostfile.empty() &&
       !meets_by_mpi(config)) {
     throw InvalidArgument(
-        fmt::format("MCCL_ROOT is not set: {} ranks connect through host:port of rank 0, with any "
-                    "free port there",
+        fmt::format("MCCL_ROOT is not set: the {} ranks connect through it. Set it on every rank "
+                    "to host:port, with the host of rank 0 and any port that is free there",
                     config.world_size));
   }
   Placement placement;
@@ -234,8 +235,9 @@ Placement checked(Placement placement) {
       names.size, placement.size));
 }
 
-/// Called if no variable gives the rank. Throws if MCCL_ROOT is set, which shows that other ranks
-/// are expected. MPI and MLX's own launcher are exempt, because they provide rank and size.
+/// Must be called only if no variable gives the rank. Throws if MCCL_ROOT is set, which shows that
+/// the job has other ranks. Accepts MCCL_ROOT with MPI and with MLX's own launcher, because they
+/// provide the rank and the size.
 void refuse_root_alone(const Config& config, const Environment& environment) {
   if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;
   throw InvalidArgument(

@@ -9,7 +9,7 @@
 
 namespace mccl {
 
-/// A rank within the set that `Of` identifies; negative for none.
+/// A rank in the job or in a group, depending on the tag type `Of`; negative for no rank.
 template <typename Of>
 class Rank {
  public:

@@ -6,9 +6,9 @@
 
 namespace mccl {
 
-/// The path that a setting gives to a rank on a host. %r, %h and %p stand for the rank, the host
-/// and the process, and %% for a percent sign. Without %r, the rank is appended. If the setting
-/// names a folder, the file there is called mccl-HOST-RANK and ends with `extension`.
+/// Returns the path of a rank's own file. In `setting`, %r, %h and %p stand for the rank, the host
+/// and the process ID, and %% for a percent sign. Without %r, the rank is appended. If the setting
+/// names a folder, the file in it is called mccl-HOST-RANK and ends with `extension`.
 std::string path_of_rank(std::string_view setting, int rank, std::string_view host,
                          std::string_view extension);
 

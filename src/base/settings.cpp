@@ -37,7 +37,7 @@ struct Rest {
   bool (*accepts)(std::string_view text) = nullptr;
 };
 
-/// A Setting without the members that are derived from the others.
+/// A Setting without the members that setting_of() derives from other members.
 struct SettingRow {
   std::string_view name;
   SettingField field;
@@ -82,8 +82,8 @@ constexpr SettingRow kRows[] = {
     {"rdma_service",
      &Config::rdma_service,
      "auto, rc, uc",
-     "Type of the queue pairs. rc retransmits lost data; uc (the only type of Apple's "
-     "devices) ends the link with an error; auto: rc if both ranks support it",
+     "Type of the queue pairs. rc retransmits lost data; with uc (the only type of Apple's "
+     "devices), a loss ends the link with an error; auto: rc if both ranks support it",
      {.kind = choice}},
     {"rdma_ring",
      &Config::rdma_ring,
@@ -126,8 +126,8 @@ constexpr SettingRow kRows[] = {
     {"link_profile",
      &Config::link_profile,
      "ethernet, thunderbolt",
-     "Kind of cable, the same on all ranks; thunderbolt sets socket buffers of 4 MiB "
-     "and messages of up to 8 MiB, unless those are set",
+     "Kind of cable, the same on all ranks; thunderbolt sets socket buffers of 4 MiB and "
+     "messages of up to 8 MiB, if socket_buffer_bytes and chunk_bytes are not set",
      {.kind = choice}},
     {"port_base",
      &Config::port_base,
@@ -144,7 +144,7 @@ constexpr SettingRow kRows[] = {
     {"chunk_bytes",
      &Config::chunk_bytes,
      "4K to 1G",
-     "Largest message on the wire. If this is not set, link_profile may change it",
+     "Maximum size of a message on the wire. If this is not set, link_profile may change it",
      {.must_agree = true,
       .minimum = 4 * kKiB,
       .maximum = kGiB,
@@ -163,12 +163,13 @@ constexpr SettingRow kRows[] = {
     {"fast_math",
      &Config::fast_math,
      "true, false",
-     "GPU kernels may fuse multiply and add, and relax NaN; false: IEEE",
+     "GPU kernels may fuse a multiplication and an addition, and may not recognise NaN; false: "
+     "they follow IEEE 754",
      {.only_with = kWithGpu}},
     {"gpu_threshold",
      &Config::gpu_threshold,
      "0 to 1073741824",
-     "Elements below which 16-bit floats are reduced on the CPU",
+     "Number of 16-bit floats below which an array is reduced on the CPU",
      {.kind = integer, .only_with = kWithGpu, .maximum = kGiB}},
     {"reduce_on",
      &Config::reduce_on,
@@ -256,8 +257,8 @@ constexpr SettingRow kRows[] = {
     {"flight_recorder_signal",
      &Config::flight_recorder_signal,
      "none, USR1, USR2",
-     "Signal on which a rank also writes flight_recorder_file. A program's own handler stays in "
-     "place, and a warning is then logged",
+     "Signal on which a rank also writes flight_recorder_file. If the program handles the "
+     "signal itself, its handler stays in place, and a warning is logged",
      {.kind = choice}},
     {"spin_us",
      &Config::spin_us,
@@ -299,7 +300,8 @@ constexpr SettingRow kRows[] = {
     {"tls_cert",
      &Config::tls_cert,
      "a path",
-     "PEM file of this rank's certificate; empty: ranks prove the job key instead",
+     "PEM file of this rank's certificate; empty: ranks prove that they know the job key "
+     "instead",
      {.only_with = "encryption=on"}},
     {"tls_key",
      &Config::tls_key,
@@ -309,7 +311,8 @@ constexpr SettingRow kRows[] = {
     {"tls_ca",
      &Config::tls_ca,
      "a path",
-     "PEM file of the authorities that must have signed the other ranks' certificates",
+     "PEM file with the certificates of the authorities that must have signed the other ranks' "
+     "certificates",
      {.only_with = "encryption=on"}},
     {"rank",
      &Config::rank,
@@ -327,8 +330,8 @@ constexpr SettingRow kRows[] = {
 };
 
 Setting setting_of(const SettingRow& row) {
-  // The kinds and their names. The first five belong to the types of SettingField, in the same
-  // order.
+  // The kinds and their names. The first five are the default kinds of the types of SettingField,
+  // in the same order.
   constexpr SettingKind kKinds[] = {text, integer, bytes, number, boolean, choice};
   constexpr std::string_view kNames[] = {"text", "integer", "bytes", "number", "boolean", "choice"};
   Setting setting;
@@ -410,7 +413,7 @@ const Setting& find_setting(std::string_view name) {
   // The comparison leaves out the prefix, which all variables have in common.
   const auto nearest = nearest_of(name.substr(prefix.size()), candidates);
   const std::string advice = nearest ? fmt::format("did you mean {}{}?", prefix, *nearest)
-                                     : "leave it out; docs/settings.md has a table of all";
+                                     : "remove it; docs/settings.md lists all settings";
   throw InvalidArgument(fmt::format("{} is not a setting; {}", printable(name), advice));
 }
 

@@ -46,8 +46,8 @@ std::span<const Setting> setting_table();
 /// suggests the nearest name.
 const Setting& find_setting(std::string_view name);
 
-/// Checks `text` and stores its value. `label` is the setting's name in messages, such as the
-/// variable, or the file and key, that the text was read from. Throws InvalidArgument.
+/// Checks `text` and stores its value. `label` names the source of the text in error messages, such
+/// as a variable, or a file and a key in it. Throws InvalidArgument.
 void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label);
 
 /// Throws InvalidArgument if the text of a secret is empty, which is usually a mistake in a script.
@@ -59,15 +59,16 @@ std::string text_of(const Config& config, const Setting& setting);
 /// "name=value (origin)" for each setting that differs from its default, separated by commas; empty
 /// if there is none. The origin is the variable in `environment`, or the file to which MCCL_CONFIG
 /// refers there, or "program" if neither has the value. The text marks settings that have no effect
-/// without another one.
+/// without another setting.
 std::string changed_settings(const Config& config,
                              const std::map<std::string, std::string>& environment);
 
 /// The value for display: escaped and truncated to one line; "(set)" or "(not set)" for a secret.
 std::string shown_value(const Config& config, const Setting& setting);
 
-/// Values that depend on the kind of cable unless they are set: the maximum size of a message on
-/// the wire, and the buffer size to request for sockets (0 for the kernel's default). In bytes.
+/// Return, in bytes, the maximum size of a message on the wire, and the buffer size to request for
+/// sockets (0 for the kernel's default). Both depend on link_profile if they are not set
+/// themselves.
 std::size_t chunk_bytes_of(const Config& config);
 std::size_t socket_buffer_bytes_of(const Config& config);
 

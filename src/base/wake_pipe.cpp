@@ -15,8 +15,8 @@ namespace mccl {
 namespace {
 
 [[noreturn]] void refuse(int error) {
-  throw Error(std::string("cannot make a pair of sockets: ") + std::strerror(error) +
-              " (is the limit of open files reached? see ulimit -n)");
+  throw Error(std::string("cannot create a pair of sockets: ") + std::strerror(error) +
+              ". Check the limit of open files (ulimit -n)");
 }
 
 }  // namespace
@@ -45,9 +45,9 @@ void WakePipe::drain() {
   char bytes[64];
   while (::read(descriptor(), bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes)) {
   }
-  // Must follow the reads. If it came first, a concurrent wake() could set the flag and write a
-  // byte that is read here. The flag would stay set, and no later wake() would write. A wake() just
-  // before this line writes no byte, but the caller looks for work after drain().
+  // The flag must be cleared after the reads. Otherwise a concurrent wake() could set the flag and
+  // write a byte that is read here. The flag would stay set, and no later wake() would write. A
+  // wake() just before this line writes no byte, but the caller looks for work after drain().
   pending_.exchange(false, std::memory_order_acq_rel);
 }
 

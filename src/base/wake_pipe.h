@@ -1,4 +1,5 @@
-// Wakes a thread that waits in poll(2). Another process that has the writing end can also wake it.
+// Wakes a thread that waits in poll(2). Another process that has the writing end can also wake the
+// thread.
 // Uses a pair of sockets, because writing to a pipe without a reader raises a signal.
 #pragma once
 
@@ -17,7 +18,7 @@ class WakePipe {
   void drain();
   int descriptor() const { return read_end_.get(); }
   int writing_end() const { return write_end_.get(); }
-  /// Closes both ends. Called in the child of a fork.
+  /// Closes both ends. For the child of a fork.
   void abandon() noexcept;
 
  private:

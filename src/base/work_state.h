@@ -24,7 +24,7 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   bool done() const { return done_.load(std::memory_order_acquire); }
   std::exception_ptr error() const;
   int source() const { return done() ? source_ : -1; }
-  /// Text for error messages.
+  /// Describes the call in error messages.
   virtual std::string description() const = 0;
 
   void wait(std::optional<std::chrono::milliseconds> timeout);

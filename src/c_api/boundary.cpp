@@ -81,7 +81,7 @@ void copy_text(const char* call, std::string_view from, char* text, std::size_t 
                std::size_t* length) {
   if (length) *length = from.size();
   if (capacity == 0) {
-    require(call, "length (or text, with a capacity)", length);
+    require(call, "length (required if capacity is 0)", length);
     return;
   }
   require(call, "text", text);
@@ -98,7 +98,7 @@ void copy_bytes(const char* call, std::string_view from, void* value, std::size_
                 std::size_t* bytes) {
   if (bytes) *bytes = from.size();
   if (capacity == 0) {
-    if (!from.empty()) require(call, "bytes (or value, with a capacity)", bytes);
+    if (!from.empty()) require(call, "bytes (required if capacity is 0)", bytes);
     return;
   }
   require(call, "value", value);

@@ -80,8 +80,8 @@ struct Begun {
   std::shared_ptr<std::atomic<bool>> started;
 };
 
-/// The open batches of this thread, recorded here because a Group does not report whether it has
-/// one.
+/// The open batches of this thread, recorded here because a Group does not report whether it has an
+/// open batch.
 thread_local std::vector<Begun> begun;
 
 auto found(const std::shared_ptr<Group>& group) {

@@ -17,7 +17,7 @@
 namespace mccl::c_api {
 
 /// The first word of every handle, which identifies its type. The library checks it, because
-/// languages that pass every handle as a `void*` cannot.
+/// languages that pass every handle as a `void*` cannot check the type.
 enum class HandleKind : std::uint32_t {
   config = 0x4343'0001,
   store = 0x4343'0002,

@@ -51,7 +51,7 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
   for (std::size_t i = size; i < stated; ++i) {
     if (bytes[i] == 0) continue;
     throw InvalidArgument(
-        fmt::format("{}: options set a field that this library (MCCL_C_VERSION {}) does not "
+        fmt::format("{}: a field of options is set that this library (MCCL_C_VERSION {}) does not "
                     "support; leave it 0 or use a newer library",
                     call, MCCL_C_VERSION));
   }

@@ -16,8 +16,8 @@ namespace mccl::c_api {
 
 /// Copies a caller's struct, whose first word is its size in bytes. The caller may use an older or
 /// newer header: fields that the caller's struct lacks become zero. Throws InvalidArgument if a
-/// field that this library does not know is not zero, or if the size is below `first_size`, that of
-/// the first version of the struct.
+/// field that this library does not know is not zero, or if the size is below `first_size`, the
+/// size of the first version of the struct.
 void read_struct(const char* call, const void* from, std::size_t first_size, void* into,
                  std::size_t size);
 
@@ -48,7 +48,7 @@ std::optional<Compression> compression_of(const char* call, const char* name, do
 
 DType dtype_of(const char* call, mccl_dtype dtype);
 /// Throws InvalidArgument if `op` is unknown, if premul_sum has no factor, or if another reduction
-/// has one.
+/// has a factor.
 ReduceOp reduction_of(const char* call, mccl_reduce_op op, const double* factor);
 
 /// Converts a time limit of the C interface: 0 means `by_default`. A negative number means no

@@ -86,7 +86,8 @@ mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, voi
   return guarded([&] {
     // Works on a copy, because the callback may destroy the handle.
     const mccl::Work call = work_of(kCall, work);
-    if (!callback) throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL");
+    if (!callback)
+      throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL; pass a function");
     call.on_done(
         [callback, user](const std::exception_ptr& error) { notify(callback, user, error); });
   });

@@ -51,13 +51,13 @@ Examples:
   mccl bench --plot both.svg a.json b.json           pictures of two earlier results
 On several machines (srun, mpirun or torchrun can replace mccl launch):
   mccl launch --hosts a,b mccl bench all_reduce
-To measure a codec on the links between them (sums between ranks that share memory are exact):
+To measure a codec on the links between machines (sums between ranks that share memory are exact):
   mccl launch --hosts a,b mccl bench all_reduce --compression int8
 
 Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 
-/// Hidden flags. --one-host marks a rank that `mccl bench` has started. --quiet makes rank 0 print
-/// nothing; `mccl plan --measure` sets both.
+/// Flags that the help does not show. --one-host marks a rank that `mccl bench` has started.
+/// --quiet makes rank 0 print nothing; `mccl plan --measure` sets both.
 constexpr const char* kOneHost = "--one-host";
 constexpr const char* kQuiet = "--quiet";
 
@@ -70,7 +70,7 @@ struct BenchFlags {
   std::string compression;
   /// True if `mccl bench` has started this rank.
   bool one_host = false;
-  std::string plot;  ///< Picture to write; empty for none.
+  std::string plot;  ///< Path of the picture to write; empty for none.
   Options rest;
 };
 
@@ -107,14 +107,13 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   const auto there = static_cast<double>(memory_bytes());
   if (there > 0 && needed > there) {
     throw InvalidArgument(fmt::format(
-        "--sizes: {} needs two buffers of that size in each of {} ranks, {:.1f} GiB; this machine "
-        "has "
-        "{:.1f} GiB",
+        "--sizes: {} needs two buffers of that size in each of {} ranks, {:.1f} GiB in total; this "
+        "machine has {:.1f} GiB",
         text_of_size(largest), one_host ? ranks : 1, needed / (1 << 30), there / (1 << 30)));
   }
 }
 
-/// Runs as one rank of a job that this command or another launcher has started.
+/// Runs this process as one rank of a job that this command or another launcher has started.
 int run_as_rank(const Placement& placement, const Config& config, const Options& options,
                 bool one_host) {
   rendezvous::Joined joined = rendezvous::join(placement, config);
@@ -125,7 +124,8 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
   return kGood;
 }
 
-/// Removes the names of earlier results from the words that name what to measure, and returns them.
+/// Moves the words that end with .json, the names of earlier results, from `flags.calls.routines`
+/// to the returned list.
 std::vector<std::string> take_results(BenchFlags& flags) {
   std::vector<std::string>& words = flags.calls.routines;
   const auto is_measured = [](const std::string& word) { return !word.ends_with(".json"); };
@@ -137,7 +137,7 @@ std::vector<std::string> take_results(BenchFlags& flags) {
   return taken;
 }
 
-/// Draws the results, and ends this process.
+/// Replaces this process with the Python program that draws the results.
 [[noreturn]] void draw(const BenchFlags& flags, std::vector<std::string> results) {
   results.insert(results.begin(), flags.plot);
   become_python("mccl bench --plot", "mccl.plot", "plot", std::move(results));
@@ -162,7 +162,7 @@ int measure(const BenchFlags& flags, const std::vector<std::string>& arguments) 
   }
   if (flags.ranks && *flags.ranks != placement->size) {
     throw InvalidArgument(fmt::format(
-        "--ranks {}, but this is one rank of a job of {}, according to {}; leave out --ranks",
+        "--ranks {}, but this process is one of {} ranks, according to {}; leave out --ranks",
         *flags.ranks, placement->size, placement->found_by));
   }
   check_ranks(options, placement->size, flags.one_host, all_asked);
@@ -174,13 +174,15 @@ int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
   const bool measures = results.empty() || !flags.calls.routines.empty();
   check_writable("--plot", flags.plot);
   if (!flags.plot.empty() && measures && flags.rest.json.empty())
-    throw InvalidArgument("--plot: add --json FILE, for the figures that the picture shows");
+    throw InvalidArgument(
+        "--plot: add --json FILE, to which the figures in the picture are written");
   if (measures) {
     const int status = measure(flags, arguments);
     const std::optional<Placement> placement =
         find_placement(config_of(flags), process_environment());
     if (status != kGood || flags.plot.empty() || (placement && placement->rank != 0)) return status;
-    if (placement && flags.one_host) return status;  // the process that started the ranks draws
+    // The process that started the ranks draws the picture.
+    if (placement && flags.one_host) return status;
     results.insert(results.begin(), flags.rest.json);
   }
   draw(flags, std::move(results));
@@ -201,7 +203,7 @@ void add_what(CLI::App& app, BenchFlags& flags) {
             "default: MCCL_COMPRESSION, or none");
 }
 
-/// Adds --name, which is the default, and --no-name.
+/// Adds the flags --NAME, which is the default, and --no-NAME.
 void add_switch(CLI::App& app, const std::string& name, const std::string& meaning, bool& value) {
   const std::string default_meaning = meaning + " (default)";
   CLI::Option* on = app.add_flag(fmt::format("--{}", name), default_meaning);
@@ -221,15 +223,15 @@ void add_how(CLI::App& app, BenchFlags& flags) {
             "Calls for each half of a row, instead of --seconds", integer_between(1, kMostCalls))
       ->excludes(seconds);
   add_value(app, "--warmup N", rest.warmup,
-            "Least number of calls before the timed ones; default 5",
+            "Minimum number of calls before the timed calls; default 5",
             integer_between(0, kMostCalls));
   add_switch(app, "check", "Check the first result of each half of a row", rest.check);
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
   add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");
   add_value(app, "--csv FILE", rest.csv, "Write the rows to FILE as CSV");
   add_value(app, "--plot FILE", flags.plot,
-            "Draw bandwidth and time against size, as .svg, .png or .pdf. With --json, draws\n"
-            "this result; beside it, or alone, results given as names that end with .json");
+            "Draw bandwidth and time against size, as .svg, .png or .pdf: this result, which\n"
+            "needs --json, and earlier results, given as names that end with .json");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The subcommands of the program, and what main() needs to know about each.
+// The subcommands of `mccl`, and the data that main() needs about each.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,22 +25,24 @@ struct OtherName {
 
 struct Command {
   CLI::App* app = nullptr;
-  /// Called after the arguments are parsed. Returns the exit status. Throws InvalidArgument if
-  /// arguments make no sense together, and other Errors for failures.
+  /// Executes the command, once its arguments are parsed. Returns the exit status. Throws
+  /// InvalidArgument if arguments contradict each other, and another Error for any other failure.
   std::function<int()> run = {};
-  /// Set for a command that starts another program: receives the name and the arguments of that
-  /// program, which are not parsed.
+  /// Not null only for a command that starts another program. main() stores the name and the
+  /// arguments of that program here, without parsing them.
   std::shared_ptr<std::vector<std::string>> program = {};
-  /// Set for a command that starts itself again, once for each rank: receives its arguments.
+  /// Not null only for a command that starts itself again, once for each rank. main() stores the
+  /// command's own arguments here.
   std::shared_ptr<std::vector<std::string>> arguments = {};
   /// Flags of similar programs that this command lacks. If the user gives one, the error message
   /// suggests the equivalent flag of this command.
   std::span<const OtherName> other_names = {};
 };
 
-/// Adds a subcommand with its flags and its help. Each command below has such a function.
+/// Adds a subcommand, with its flags and its help, to `program`. All functions below have this
+/// type.
 using AddCommand = Command (*)(CLI::App& program);
-/// Measures the speed of the collectives and the upper bounds of the machine.
+/// Measures the speed of the collectives, and the maximum speed that this machine allows.
 namespace bench {
 Command add(CLI::App& program);
 }
@@ -57,8 +59,8 @@ Command add(CLI::App& program);
 namespace doctor {
 Command add(CLI::App& program);
 }
-/// Forwards a port of a host to torch's store. `mccl launch` starts it on hosts that may not reach
-/// the host of rank 0.
+/// Forwards a port of a host to torch's store. `mccl launch` starts it on hosts that may be unable
+/// to reach the host of rank 0.
 namespace forward {
 Command add(CLI::App& program);
 }
@@ -70,7 +72,7 @@ Command add(CLI::App& program);
 namespace plan {
 Command add(CLI::App& program);
 }
-/// Answers mccl doctor and mccl config on other hosts.
+/// Runs on each host that mccl doctor or mccl config queries, and answers their requests.
 namespace probe {
 Command add(CLI::App& program);
 }

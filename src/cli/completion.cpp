@@ -85,8 +85,8 @@ std::string names_of(const std::vector<Page>& pages) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-/// Returns the names of all flags of a command or, if `takes` is given, of the flags with such a
-/// value. A blank precedes and follows each name.
+/// Returns the names of all flags of a command or, if `takes` is given, only of the flags with that
+/// kind of value. A blank precedes and follows each name.
 std::string names_in(const Page& page, std::optional<Takes> takes = {}) {
   std::string names = " ";
   for (const Flag& flag : page.flags)
@@ -104,8 +104,8 @@ std::string escaped(std::string_view text, std::string_view characters) {
   return result;
 }
 
-/// Escapes text for roff. A line must not begin with a dot or a quote, and a backslash begins an
-/// escape.
+/// Escapes text for roff: a dot or a quote at the start of a line would begin a request, a
+/// backslash would begin an escape, and a minus would be printed as a hyphen.
 std::string roff(std::string_view text) {
   std::string result;
   for (const char c : text) {

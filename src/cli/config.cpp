@@ -38,10 +38,10 @@ constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";
 
 constexpr const char* kFooter =
-    R"(Queries all hosts in parallel over ssh: what they are, and where their cables lead. Then it
+    R"(Queries all hosts in parallel over ssh for their hardware, settings and cables. Then it
 searches for the ring through all hosts whose slowest cable is fastest, or shows which cables would
-complete a ring. It gives every cable that it uses its own network if the cable has none yet.
-Finally, it writes a hostfile for mccl launch and mlx.launch. All cables between two hosts are used.
+complete a ring. Each chosen cable that has no addresses gets its own network. Finally, it writes a
+hostfile for mccl launch and mlx.launch. If several cables join two hosts, all of them are used.
 
 The UUIDs of the ports identify Thunderbolt cables. To find other cables, the hosts send test
 packets to each other through every interface that is up. Each host must have mccl.
@@ -112,7 +112,8 @@ void refuse_without_graphviz() {
       "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
-/// Throws InvalidArgument if the result could not be written. Called before any host is queried.
+/// Checks the hosts and the flags before any host is queried. Throws InvalidArgument, or Error if
+/// --svg is given and Graphviz is missing.
 void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(
@@ -177,7 +178,8 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster.found.findings}};
 }
 
-/// Runs the steps after the user has agreed. Returns the path of the script that undoes them.
+/// Runs the steps if the user agrees; otherwise throws Error. Returns the path of the script that
+/// undoes the steps.
 std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& signals,
                    const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
@@ -204,21 +206,21 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
   const hosts::SetupResult kept =
       hosts::run_setup({cluster.hosts, cluster.keep_them, revert_after}, reaching, signals, say);
   if (kept.fault.empty()) return undo;
-  throw Error(kept.undone ? fmt::format("{}; the cables have their addresses, but lose them when "
-                                        "their hosts restart; sh {} removes them now",
+  throw Error(kept.undone ? fmt::format("{}; the cables have addresses, but lose them when "
+                                        "their hosts restart; sh {} removes the addresses now",
                                         kept.fault, undo)
                           : text_of(kept, undo));
 }
 
-/// Tests the links. An interrupt leaves the links configured, so the error mentions the undo
-/// script.
+/// Tests the links. An error, such as an interrupt, leaves the addresses in place, so its message
+/// names the undo script.
 Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
   try {
     return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links);
   } catch (const Error& error) {
     if (undo.empty()) throw;
-    throw Error(
-        fmt::format("{}; the cables keep their addresses: sh {} removes them", error.what(), undo));
+    throw Error(fmt::format("{}; the cables keep their addresses; sh {} removes the addresses",
+                            error.what(), undo));
   }
 }
 
@@ -238,7 +240,8 @@ void draw(const std::string& graph) {
   if (::pclose(dot) != 0) throw Error("dot -Tsvg failed; mccl config --dot prints its input");
 }
 
-/// Prints the picture, and nothing else, on standard output, so that it can be piped.
+/// Prints only the picture on standard output, so that the output can be piped. Prints the findings
+/// on standard error.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
   const std::string text = dot_of(cluster.found.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);
@@ -305,8 +308,9 @@ int run_config(const ConfigFlags& flags) {
   if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
   fmt::print(stderr, "{}", cluster::text_of(cluster.found.findings));
   if (joined && !piped) {
-    fmt::print("{}",
-               flags.output.empty() ? hostfile : fmt::format("{} is written\n", flags.output));
+    fmt::print("{}", flags.output.empty()
+                         ? hostfile
+                         : fmt::format("the hostfile {} is written\n", flags.output));
   }
   return is_good(cluster) ? kGood : kFailed;
 }
@@ -346,8 +350,8 @@ void add_flags(CLI::App& app, ConfigFlags& flags) {
       ->needs(setup)
       ->option_text(" ");
   add_value(app, "--revert-after S", flags.revert_after_s,
-            "Seconds after which a host undoes its set-up unless this command has\n"
-            "reached it over a new connection; default 30",
+            "Seconds after which a host undoes its set-up if this command has not\n"
+            "reached the host over a new connection; default 30",
             integer_between(1, 600))
       ->needs(setup);
   add_value(app, "--subnet NETWORK", flags.subnet,

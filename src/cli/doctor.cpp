@@ -54,7 +54,7 @@ Examples:
   mccl doctor --hosts a,b,me@c:2222      three machines and their connections
   mccl doctor --hostfile desk.json       the machines of a job
   mccl doctor --hostfile desk.json --json > cluster.json
-  mccl doctor --hosts a,b --fix          cure what is possible, check again; a script undoes it
+  mccl doctor --hosts a,b --fix          cure what can be cured, then check again
   mccl doctor --selftest                 test all of this machine; one file for a report
   mccl doctor --hosts a,b || echo "not today"
 
@@ -127,7 +127,7 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   for (const Asked& each : asked) {
     for (const Interface& interface : each.facts.interfaces) {
       if (interface.kind == cluster::InterfaceKind::loopback) continue;
-      // Omits bridges and tunnels without an IPv4 address, of which macOS has many.
+      // Omits bridges and tunnels that have no IPv4 address: macOS has many of them.
       if (interface.joins && !interface.has_ipv4()) continue;
       rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.kind)),
                       state_of(interface), cluster::rate_text(interface.mbit_per_s),
@@ -200,7 +200,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
                   std::make_move_iterator(more.end()));
 }
 
-/// Returns the findings about each host by itself, and those from a comparison of all hosts.
+/// Returns the findings about each host by itself, and the findings from a comparison of all hosts.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
   std::vector<HostFacts> reached;
@@ -229,7 +229,7 @@ bool are_all_others(const hosts::Inquiry& inquiry) {
 }
 
 /// Returns a step for each finding that a command can fix, if the user is root on the finding's
-/// host or has sudo without a password.
+/// host or can use sudo there without a password.
 std::vector<cluster::SetupStep> fixes_of(const Report& report) {
   std::vector<cluster::SetupStep> steps;
   for (const Finding& finding : report.findings) {
@@ -245,9 +245,9 @@ std::vector<cluster::SetupStep> fixes_of(const Report& report) {
 
 void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
 
-/// Fixes the faults that can be fixed safely: shows the commands, asks on standard input if `sure`
-/// is false, and runs the commands. Either all commands take effect or none. Returns true if
-/// something was changed. Throws Error if a command fails.
+/// Fixes the faults that can be fixed safely: shows the commands, asks the user on standard input
+/// if `sure` is false, and runs the commands. Either all commands take effect or none. Returns true
+/// if something was changed. Throws Error if a command fails.
 bool fix_findings(const Report& report, const Reaching& reaching, Signals& signals, bool sure) {
   const std::vector<cluster::SetupStep> steps = fixes_of(report);
   if (steps.empty()) {
@@ -326,8 +326,9 @@ Command add(CLI::App& program) {
   app->add_flag("--verbose", flags->verbose, "Report every connection that is tested");
   CLI::Option* json = app->add_flag("--json", flags->json, "Print all facts and findings as JSON");
   CLI::Option* fix = app->add_flag("--fix", flags->fix,
-                                   "Cure what can be cured safely, after a question: interfaces\n"
-                                   "that are down, and MTUs that are too small")
+                                   "Cure what can be cured safely, if you agree: interfaces that\n"
+                                   "are down, and MTUs that are too small. A script can undo\n"
+                                   "the changes")
                          ->excludes(json)
                          ->option_text(" ");
   app->add_flag("--yes", flags->sure, "Do not ask before hosts are changed")
@@ -335,7 +336,7 @@ Command add(CLI::App& program) {
       ->option_text(" ");
   CLI::Option* measure =
       app->add_flag("--measure", flags->measure,
-                    "Time all links; default: only those of hosts where no job runs")
+                    "Time all links; default: only links between hosts where no job runs")
           ->option_text(" ");
   app->add_flag("--no-measure", flags->no_measure, "Do not time any link")
       ->excludes(measure)
@@ -345,7 +346,7 @@ Command add(CLI::App& program) {
             integer_between(1, 86'400));
   CLI::Option* selftest =
       app->add_flag("--selftest", flags->selftest,
-                    "Then run every collective, transport and framework that is\n"
+                    "Afterwards, run every collective, transport and framework that is\n"
                     "available; takes minutes")
           ->excludes(json)
           ->option_text(" ");

@@ -19,9 +19,9 @@ namespace {
 constexpr int kMostRank = (1 << 20) - 1;
 
 constexpr const char* kFooter =
-    R"(Every rank keeps a record of its last 4096 calls in memory, its flight record. This command asks a
-running process of yours on this host for it, even while a call is stuck, and prints it as JSON.
-docs/inspect.md describes the fields.
+    R"(Every rank keeps its flight record in memory: a record of its last 4096 calls. This command
+gets the record from a running process of yours on this host, even while a call is stuck, and
+prints it as JSON. docs/inspect.md describes the fields.
 
 Examples:
   mccl dump 4711                     print the record of process 4711
@@ -62,10 +62,10 @@ Command add(CLI::App& program) {
   const auto flags = std::make_shared<DumpFlags>();
   CLI::App* app = program.add_subcommand("dump", "Print the last calls of a running process");
   app->footer(kFooter);
-  add_value(*app, "pid PID", flags->pid, "Process of a rank on this host",
+  add_value(*app, "pid PID", flags->pid, "Process ID of a rank on this host",
             integer_between(1, 1 << 30))
       ->required();
-  add_value(*app, "--rank R", flags->rank, "Rank, if the process has several",
+  add_value(*app, "--rank R", flags->rank, "Rank to print, if the process has several ranks",
             integer_between(0, kMostRank));
   add_value(*app, "-o,--output FILE", flags->output, "Write the record to FILE");
   return {app, [flags] { return run_dump(*flags); }};

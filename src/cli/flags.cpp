@@ -35,8 +35,8 @@ std::optional<UnknownFlag> unknown_flag(const CLI::App& command, Words words,
   return {};
 }
 
-/// CLI11's messages contain the first long name of an option, even if the user typed -n. Replaces
-/// the long name with the one that was typed.
+/// CLI11's messages begin with the first long name of an option, even if the user typed a short
+/// name such as -n. Replaces the long name with the short name if the user typed that.
 std::string named_as_typed(std::string message, const CLI::App& command, Words words) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -68,7 +68,8 @@ ValueCheck number_between(double least, double most) {
   return [least, most](const std::string& text) -> std::string {
     const auto value = parse_number(text);
     if (value && *value >= least && *value <= most) return {};
-    // Ten digits suffice for all bounds, and avoid the form 3.15e+07 for large ones.
+    // Ten digits are enough for all bounds. Fewer digits would turn large bounds into forms such as
+    // 3.15e+07.
     return fmt::format("expected a number from {:.10g} to {:.10g}; found {}", least, most,
                        in_quotes(text));
   };
@@ -90,14 +91,14 @@ std::string not_empty(const std::string& text) {
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
                          std::span<const OtherName> other_names) {
   std::string text = named_as_typed(printable(error.what()), command, words);
-  // CLI11's text is "--hostfile: 1 required TEXT missing".
+  // CLI11's text for a flag without its value is "--hostfile: 1 required TEXT missing".
   if (text.ends_with(" missing") && text.find(": 1 required ") != text.npos)
     text = text.substr(0, text.find(": 1 required ")) + " needs a value";
   if (const auto flag = unknown_flag(command, words, other_names)) {
     text = fmt::format("{} is not a flag", in_quotes(flag->name));
     if (!flag->meant.empty()) text += fmt::format("; did you mean \"{}\"?", flag->meant);
   }
-  return fmt::format("{} (\"{}{} --help\" explains all)", text,
+  return fmt::format("{} (\"{}{} --help\" explains all flags)", text,
                      command.get_parent() == nullptr ? "" : "mccl ", command.get_name());
 }
 
@@ -107,7 +108,7 @@ std::size_t end_of_flags(const CLI::App& command, Words words) {
     const std::string_view word = words[at];
     if (word == "--") return at + 1;
     if (!word.starts_with('-') || word == "-") return at;
-    // The value of -n4 and --number=4 is in the same word.
+    // In -n4 and --number=4, the value is part of the word.
     const bool whole = word.starts_with("--") || word.size() == 2;
     const bool has_more = at + 1 < words.size();
     at += whole && has_more && takes_value(command, std::string(word)) ? 2 : 1;

@@ -26,11 +26,12 @@ using ValueCheck = std::function<std::string(const std::string&)>;
 
 ValueCheck integer_between(std::int64_t least, std::int64_t most);
 ValueCheck number_between(double least, double most);
-/// Returns a check that accepts only these names, which must outlive it.
+/// Returns a check that accepts only `names`, whose characters must outlive the check.
 ValueCheck one_of(std::vector<std::string_view> names);
 
 /// Returns the enumerator for which name_of() returns `text`. `count` is the number of enumerators.
-/// Throws InvalidArgument if there is none; the message lists all names and suggests the nearest.
+/// Throws InvalidArgument if no enumerator has that name; the message begins with `flag` and
+/// suggests the nearest name.
 template <typename Kind>
 Kind kind_of(std::string_view flag, std::string_view text, int count) {
   std::vector<std::string_view> names(static_cast<std::size_t>(count));
@@ -42,8 +43,8 @@ Kind kind_of(std::string_view flag, std::string_view text, int count) {
       fmt::format("{}: {} is not known; {}", flag, in_quotes(text), choices_near(text, names)));
 }
 
-/// A ValueCheck that rejects an empty value, as of an unset shell variable. The commands would
-/// treat it like an absent flag.
+/// A ValueCheck that rejects an empty value, which often comes from an unset shell variable. The
+/// commands would treat an empty value like an absent flag.
 std::string not_empty(const std::string& text);
 
 template <typename T>
@@ -51,8 +52,8 @@ inline constexpr bool kIsList = false;
 template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
 
-/// Adds a flag with a value. `name` holds its names and, after a blank, the placeholder of the
-/// value in the help. A flag whose value is a list may be repeated.
+/// Adds a flag with a value. `name` holds the flag's names and, after a blank, the placeholder that
+/// the help shows for the value. A flag whose value is a list may be repeated.
 template <typename T>
 CLI::Option* add_value(CLI::App& app, const std::string& name, T& value, const std::string& help,
                        const ValueCheck& check = {}) {
@@ -70,9 +71,9 @@ using Words = std::span<const char* const>;
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
                          std::span<const OtherName> other_names = {});
 
-/// Returns the index in `words`, the arguments of `command`, of the first word that is neither one
-/// of its flags nor the value of one. Returns the number of words if there is none. A "--" ends the
-/// flags and counts as a flag.
+/// Returns the index of the first of `words`, the arguments of `command`, that is neither a flag of
+/// `command` nor the value of such a flag. Returns the number of words if there is no such word.
+/// The first "--" counts as the last flag.
 std::size_t end_of_flags(const CLI::App& command, Words words);
 
 }  // namespace mccl::cli

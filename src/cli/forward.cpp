@@ -1,5 +1,5 @@
-// `mccl forward`: listens at a port of this host and forwards connections to a local socket, but
-// only those of processes of this user.
+// `mccl forward`: listens at a port of this host and forwards the connections of this user's
+// processes to a local socket.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -38,10 +38,10 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 constexpr const char* kFooter =
-    R"(mccl launch starts it; it is not meant to be run by hand. It prints one of these lines:
-  mccl-forward direct ADDRESS   one of the addresses answers at the port; mccl forward ends
-  mccl-forward listening PORT   otherwise: it forwards connections of this user from that port of
-                                127.0.0.1 to the socket, until its input ends)";
+    R"(mccl launch starts this command; do not run it by hand. It prints one of these lines:
+  mccl-forward direct ADDRESS   this address answers at the port; mccl forward ends
+  mccl-forward listening PORT   no address answers; mccl forward forwards connections of this user
+                                from this port of 127.0.0.1 to the socket, until its input ends)";
 constexpr auto kForAnswer = 1500ms;
 
 struct ForwardFlags {
@@ -73,7 +73,7 @@ bool has_answered(const Socket& connection) {
   return error == 0 || error == ECONNREFUSED;
 }
 
-/// Listens at the port of 127.0.0.1, or at any free port if that port is taken.
+/// Listens at the port `wanted` of 127.0.0.1, or at any free port if that port is taken.
 Listener listen_at(std::uint16_t wanted) {
   const Address here = *Address::parse_numeric("127.0.0.1", wanted);
   try {
@@ -93,7 +93,7 @@ bool send_from(std::string& waiting, int to) {
 }
 
 /// Returns the user who owns a connection. Searches the kernel's table at `path` for the
-/// connection's two addresses.
+/// connection's two addresses; returns nothing if the table does not contain them.
 std::optional<uid_t> owner_of(const char* path, const std::string& local,
                               const std::string& remote) {
   std::ifstream table(path);
@@ -122,8 +122,8 @@ bool is_own(const Address& peer, std::uint16_t port) {
   return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
 }
 
-/// Returns the first address at which a host answers a connection to the port, even by refusing it.
-/// Empty if no host answers within `patience`.
+/// Returns the first of `addresses` at which a host answers an attempt to connect to the port. A
+/// refusal counts as an answer. Returns an empty text if no host answers within `patience`.
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience) {
   std::vector<Socket> dialled;
@@ -154,8 +154,8 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
 }
 
 /// Listens on 127.0.0.1 and forwards each connection to the local socket. The server behind the
-/// socket may not listen yet. If the connection to the socket closes before the first answer, the
-/// relay connects again and repeats everything that the client has sent.
+/// socket may not be listening yet. If the connection to the socket closes before the server's
+/// first answer, the relay connects again and sends everything again that the client has sent.
 class Relay {
  public:
   /// Listens at the port `wanted`, or at any free port if that port is taken. Throws Error.
@@ -274,8 +274,8 @@ class Relay {
   std::list<ForwardedConnection> pairs_;
 };
 
-/// Prints a message for the launcher. Begins a new line first, because a start-up file may have
-/// printed an unfinished line.
+/// Prints a message for the launcher. Begins a new line first, because a start-up file of the
+/// host's shell may have printed an unfinished line.
 int say(const std::string& what) {
   fmt::print("\nmccl-forward {}\n", what);
   return std::fflush(stdout) == 0 ? kGood : kFailed;

@@ -34,8 +34,8 @@ A program whose name ends in .py runs under Python. The environment gives every 
 the addresses of the others: for MCCL, for torch and for a backend of MLX (--print-env shows it).
 
 The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. SIGINT,
-SIGTERM or SIGHUP to the launcher also ends the job. Other machines need ssh without a password, a
-shell and the program; the launcher does not copy MCCL to them.
+SIGTERM or SIGHUP to the launcher also ends the job. Other machines must accept ssh logins without a
+password, and must have a shell and the program; the launcher does not copy MCCL to them.
 
 On a terminal, your input goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or with only
 one rank, that rank gets every key, including Ctrl-C and Ctrl-D, as if it ran alone. This lets
@@ -145,8 +145,8 @@ std::string python_of(const LaunchFlags& flags, const Variables& inherited) {
   return found;
 }
 
-/// Returns the path of the console script for a bare name such as mlx_lm.generate, with --mlx: the
-/// script beside the Python interpreter, if it exists, regardless of PATH.
+/// With --mlx: returns the path of the script that a bare name such as mlx_lm.generate stands for.
+/// This is the script beside the Python interpreter, if it exists, even if PATH has another one.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
   std::string beside = find_program(program, std::filesystem::path(python).parent_path().string());
@@ -179,17 +179,17 @@ JobRequest request_of(const LaunchFlags& flags, std::vector<std::string> program
   return request;
 }
 
-/// Throws InvalidArgument if a host has several ranks, because devices of MLX's jaccl lead to
-/// hosts, not to ranks.
+/// With a jaccl backend, throws InvalidArgument if a host has several ranks: an RDMA device leads
+/// to a host, and cannot select one of the host's ranks.
 void require_one_rank_per_device(const Job& job) {
   const Backend backend = job.request.backend;
   if (backend != Backend::jaccl && backend != Backend::jaccl_ring) return;
   for (const RankPlan& rank : job.ranks) {
     if (rank.rank == 0 || job.ranks[static_cast<std::size_t>(rank.rank - 1)].entry != rank.entry)
       continue;
-    throw InvalidArgument(
-        fmt::format("{}: {} has several ranks, but RDMA devices connect hosts; give it one rank",
-                    name_of(backend), text_of(job.entry_of(rank))));
+    throw InvalidArgument(fmt::format(
+        "{}: {} has several ranks, but RDMA devices connect hosts; give each host one rank",
+        name_of(backend), text_of(job.entry_of(rank))));
   }
 }
 
@@ -201,8 +201,8 @@ Prefix prefix_of(const LaunchFlags& flags, const Job& job) {
 RunOptions run_options(const LaunchFlags& flags, const Job& job, const Variables& inherited) {
   RunOptions options = flags.run;
   if (options.input_rank && *options.input_rank >= job.size()) {
-    throw InvalidArgument(
-        fmt::format("--stdin-to {}: the ranks are 0 to {}", *options.input_rank, job.size() - 1));
+    throw InvalidArgument(fmt::format("--stdin-to {}: there is no such rank; the ranks are 0 to {}",
+                                      *options.input_rank, job.size() - 1));
   }
   options.inherited = inherited;
   options.ssh_arguments = flags.which.ssh_arguments;

@@ -36,7 +36,7 @@ int complain(std::string_view who, std::string_view what, int status) {
   return status;
 }
 
-/// Returns the command whose name is the first word; null if there is none.
+/// Returns the command that the first argument names; null if it names none.
 const Command* command_of(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2) return nullptr;
   const auto found = std::ranges::find_if(
@@ -44,8 +44,8 @@ const Command* command_of(int argc, char** argv, const std::vector<Command>& com
   return found == commands.end() ? nullptr : &*found;
 }
 
-/// Turns `mccl help`, `mccl help launch` and `mccl version`, which users know from other programs,
-/// into flags.
+/// Replaces `mccl help`, `mccl help launch` and `mccl version`, which users know from other
+/// programs, with the equivalent flags.
 std::vector<char*> words_of(int argc, char** argv) {
   static char help[] = "--help";
   static char version[] = "--version";
@@ -74,8 +74,8 @@ int complain_to_script(bool json, std::string_view who, std::string_view what, i
   return complain(who, what, status);
 }
 
-/// Returns an error message if the first word is neither a flag nor a subcommand; else returns an
-/// empty text. CLI11's own message would suggest no command.
+/// Returns an error message if the first argument is neither a flag nor a subcommand; else returns
+/// an empty text. CLI11's own message would not suggest the nearest command.
 std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2 || std::string_view(argv[1]).starts_with('-')) return {};
   if (command_of(argc, argv, commands) != nullptr) return {};
@@ -119,9 +119,9 @@ std::optional<int> parse(CLI::App& program, const Command* command, int argc, ch
   return {};
 }
 
-/// Opens standard streams that are closed. Otherwise a file that the program opens could get the
-/// descriptor of such a stream, and output would be written into the file. Opens each stream for
-/// the wrong direction, so that reads and writes fail.
+/// Opens /dev/null for each standard stream that is closed. Otherwise a file that the program opens
+/// could get the descriptor of such a stream, and output would be written into the file. /dev/null
+/// is opened for the wrong direction, so that reads and writes still fail.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -130,7 +130,7 @@ void occupy_standard_streams() {
   }
 }
 
-/// Flushes standard output, since a write may fail only now, for example on a full disk. Returns
+/// Flushes standard output, because an error such as a full disk may appear only then. Returns
 /// `status`, or kFailed if a write failed.
 int with_output_written(int status) {
   const bool good = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();

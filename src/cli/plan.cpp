@@ -32,21 +32,22 @@ constexpr double kTolerance = 30;
 constexpr const char* kSummary = "Predict the schedule and the time of a call, without making it";
 
 constexpr const char* kFooter =
-    R"(Every call uses the schedule that a cost model predicts to be fastest. The model has a few
-numbers, the facts. A job measures them when it starts; here they are assumed, unless --measure
-measures this machine.
+    R"(Every call uses the schedule that a cost model predicts to be fastest. The parameters of the
+model are called facts. A job measures them when it starts. This command assumes usual values; with
+--measure, it measures this machine.
 
 The table:
   size, count      as in mccl bench
   algorithm        the schedule; chunk: the largest message or piece of a transfer
-  steps            on the rank that has most; ~ if only estimated
+  steps            steps of the rank that has most; ~ marks an estimate
   sent, received   bytes through links, on the rank that has most
-  published, read  bytes into its own and out of its neighbours' windows, memory that a node shares
-  time             predicted; algbw, busbw: as in mccl bench
---compare marks cheaper algorithms that are not used as "left out": on cables, algorithms for which
-other ranks would forward data; algorithms over links, if all ranks share a window; and further ones
-if the codec or a small sum determines the algorithm. With many ranks, schedules are built only for
-the root and some other ranks.
+  published, read  bytes that a rank writes into its own window, and reads from the windows of the
+                   other ranks on its node; a window is memory that the ranks of a node share
+  time             predicted time; algbw, busbw: as in mccl bench
+--compare shows "left out" beside algorithms that are cheaper than the chosen one but not allowed:
+on cables, algorithms for which other ranks would forward data; if all ranks share a window,
+algorithms over links; and further ones if the codec or a small sum determines the algorithm. With
+many ranks, schedules are built only for the root and some other ranks.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine
@@ -114,8 +115,8 @@ std::vector<Question> questions_of(const PlanFlags& flags) {
   return questions;
 }
 
-/// Returns how many ranks share a node. By default, all ranks share one, as the ranks that mccl
-/// bench starts do. With --links, each rank is on a separate machine.
+/// Returns how many ranks share a node. By default, all ranks share one node, as the ranks that
+/// mccl bench starts do. With --links, each rank is on a separate machine.
 int ranks_per_node(const PlanFlags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);
@@ -127,7 +128,7 @@ int ranks_per_node(const PlanFlags& flags) {
   const int per_node = (flags.ranks + nodes - 1) / nodes;
   if ((flags.ranks + per_node - 1) / per_node != nodes) {
     throw InvalidArgument(fmt::format(
-        "--nodes {}: {} ranks do not fill that many nodes with {} each; give --ranks-per-node",
+        "--nodes {0}: {1} ranks, {2} on each node, do not fill {0} nodes; give --ranks-per-node",
         nodes, flags.ranks, per_node));
   }
   return per_node;
@@ -136,7 +137,7 @@ int ranks_per_node(const PlanFlags& flags) {
 struct Basis {
   schedule::Facts facts;
   std::string origin;
-  Cabling cabling = {};  ///< Taken from --links.
+  Cabling cabling = {};  ///< The cables in the file of --links.
 };
 
 /// Combines the measured facts with the nodes that the flags give.
@@ -300,7 +301,7 @@ void add_facts(CLI::App& app, PlanFlags& flags) {
   add_value(app, "--link-rate RATE", flags.link_rate,
             "Rate between machines in one direction, such as 10Gbit or 1.25GB/s");
   add_value(app, "--links FILE", flags.links,
-            "JSON file of the cables, if they do not join all ranks: a list\nof "
+            "JSON file of the cables, if some pairs of ranks have none: a list\nof "
             "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank "
             "is\na separate machine");
   add_value(app, "--window BYTES", flags.window,
@@ -310,7 +311,7 @@ void add_facts(CLI::App& app, PlanFlags& flags) {
   app.add_flag("--measure", flags.measure,
                "Measure this machine as a job does, with as many ranks as a node\nhas");
   add_value(app, "--fact NAME=VALUE", flags.facts,
-            "Set any of the facts that are printed above the table");
+            "Set one of the facts that are printed above the table; may be repeated");
 }
 
 void add_output(CLI::App& app, PlanFlags& flags) {

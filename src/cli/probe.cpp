@@ -1,4 +1,4 @@
-// `mccl probe`: answers mccl doctor and mccl config on this host.
+// `mccl probe`: executes the requests of mccl doctor and mccl config on this host.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ double number_in(const json& request, const char* key, double least, double most
   const auto found = request.find(key);
   if (found == request.end() || !found->is_number()) refuse(key, "number");
   const auto value = found->get<double>();
-  if (!(value >= least && value <= most)) refuse(key, "number in its range");
+  if (!(value >= least && value <= most)) refuse(key, "number in the valid range");
   return value;
 }
 
@@ -62,7 +62,8 @@ Address address_of(const std::string& text, double port) {
   return *address;
 }
 
-/// Listens at the first free port of a range, or at any free port if all of them are taken.
+/// Listens at the first free port of a range, or at any free port if all ports of the range are
+/// taken.
 transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) {
   for (int port = first; port <= last + 1; ++port) {
     for (const int family : {AF_INET6, AF_INET}) {
@@ -82,7 +83,7 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Parameters of a request that connects: "id", "to", "port", and optionally "from".
+/// Parameters of a request to connect to another probe: "id", "to", "port", and optionally "from".
 struct Target {
   explicit Target(const json& request)
       : id(number_in(request, "id", 0, 1e9)),
@@ -97,11 +98,11 @@ struct Target {
   std::optional<Address> source;
 };
 
-/// Executes the requests of `mccl doctor` and `mccl config` on this host.
+/// Executes requests, and writes the answers to standard output.
 class Agent {
  public:
-  /// `as_macos`: gather the facts of this host with macOS's programs. Tests replay their output on
-  /// other systems.
+  /// If `as_macos` is true, the facts of this host are gathered with macOS's programs. Tests replay
+  /// the recorded output of these programs on other systems.
   explicit Agent(bool as_macos) : as_macos_(as_macos) {}
   ~Agent() {
     for (std::thread& thread : threads_) thread.join();
@@ -129,7 +130,7 @@ class Agent {
   }
 
  private:
-  /// Throws InvalidArgument if "listen" has not provided the key yet.
+  /// Throws InvalidArgument if no "listen" request has provided the key yet.
   const Secret& secret() const {
     if (!secret_)
       throw InvalidArgument("mccl probe has no key, because it received no request to listen");
@@ -154,7 +155,7 @@ class Agent {
   }
 
   /// Runs a connection test on a separate thread, and writes its result as an answer named `kind`.
-  /// Throws InvalidArgument if "listen" has not provided the key yet.
+  /// Throws InvalidArgument if no "listen" request has provided the key yet.
   void test(const char* kind, const nlohmann::json& request,
             std::function<nlohmann::json(const Target&)> run) {
     secret();
@@ -166,8 +167,8 @@ class Agent {
   }
 
   void describe_host(const nlohmann::json& request) {
-    // The clock is read before anything that takes time, because the caller compares it with the
-    // time of its request.
+    // The clock is read before anything that takes time, because the caller compares the clock with
+    // the time of its request.
     say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
     GatherPlan plan;
     plan.python = text_in(request, "python");
@@ -184,8 +185,8 @@ class Agent {
     if (secret_) throw InvalidArgument("mccl probe is already listening");
     const std::string key = text_in(request, "key");
     if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-    // The limit is raised only now, because describe_host() must report the limit with which a job
-    // starts.
+    // The limit of open files is raised only now, because describe_host() must report the limit
+    // with which a job starts.
     raise_open_files_limit();
     secret_.emplace(key);
     std::vector<transport::tcp::Listener> listeners;
@@ -277,7 +278,7 @@ Command add(CLI::App& program) {
   app->footer(kFooter);
   add_value(*app, "--system NAME", *system,
             "How to query this system: linux reads its files; macos runs its\nprograms, "
-            "whose recorded output tests replay. Default: this one",
+            "whose recorded output tests replay. Default: the running system",
             one_of({"linux", "macos"}));
   return {app, [system] { return run_probe(*system == "macos"); }};
 }

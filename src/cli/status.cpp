@@ -48,7 +48,7 @@ Exit status: 0 healthy, 1 stuck or failed, 2 no such job, or bad arguments.)";
 struct StatusFlags {
   std::optional<int> pid;
   double stuck_after = kStuckAfter;
-  std::optional<double> follow;  ///< Seconds between two surveys; empty to make one.
+  std::optional<double> follow;  ///< Seconds between two surveys; empty: make only one.
   bool json = false;
 };
 
@@ -58,7 +58,7 @@ struct Shown {
   Health health = Health::healthy;
 };
 
-/// `answers` is not empty.
+/// `answers` must not be empty.
 Shown shown(std::vector<Answer> answers, const StatusFlags& flags) {
   Shown shown;
   std::vector<RankReport> reports;
@@ -76,13 +76,14 @@ Shown shown(std::vector<Answer> answers, const StatusFlags& flags) {
   if (!flags.json) return shown;
   const json all = {
       {"health", name_of(shown.health)}, {"findings", findings}, {"ranks", std::move(raw)}};
-  // Lines are easier to read from a stream than documents.
+  // With --follow, each survey is one line, because a script can split a stream into lines more
+  // easily than into JSON documents.
   shown.text = flags.follow ? all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
                             : cluster::dumped(all);
   return shown;
 }
 
-/// Returns the exit status that the last state of the jobs gives.
+/// Returns the exit status for the health of the jobs in the last survey.
 int run_status(const StatusFlags& flags) {
   std::vector<Answer> answers = survey(flags.pid);
   if (answers.empty()) {
@@ -101,7 +102,7 @@ int run_status(const StatusFlags& flags) {
     try {
       answers = survey(flags.pid);
     } catch (const InvalidArgument&) {
-      break;  // the process has ended
+      break;  // The process has ended.
     }
   }
   return health == Health::healthy ? kGood : kFailed;
@@ -114,7 +115,7 @@ Command add(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "status", "Show running jobs, and the ranks that their calls wait for");
   app->footer(kFooter);
-  add_value(*app, "pid PID", flags->pid, "Process of a rank on this host; default: all jobs",
+  add_value(*app, "pid PID", flags->pid, "Process ID of a rank on this host; default: all jobs",
             integer_between(1, 1 << 30));
   add_value(
       *app, "--stuck-after SECONDS", flags->stuck_after,

@@ -42,7 +42,8 @@ struct TopFlags {
 
 [[noreturn]] int run_top(const TopFlags& flags) {
   if (::isatty(STDOUT_FILENO) == 0)
-    throw InvalidArgument("mccl top needs a terminal; use mccl status --follow for other outputs");
+    throw InvalidArgument(
+        "mccl top needs a terminal as standard output; otherwise use mccl status --follow");
   std::vector<std::string> words = {"--program", this_program().string(), "--seconds",
                                     fmt::format("{}", flags.every)};
   if (flags.pid) words.push_back(std::to_string(*flags.pid));
@@ -55,7 +56,7 @@ Command add(CLI::App& program) {
   const auto flags = std::make_shared<TopFlags>();
   CLI::App* app = program.add_subcommand("top", "Watch running jobs in a terminal");
   app->footer(kFooter);
-  add_value(*app, "pid PID", flags->pid, "Process of a rank on this host; default: all jobs",
+  add_value(*app, "pid PID", flags->pid, "Process ID of a rank on this host; default: all jobs",
             integer_between(1, 1 << 30));
   add_value(*app, "--every SECONDS", flags->every, "Time between two refreshes; default 1",
             number_between(kShortestPause, kLongestPause));

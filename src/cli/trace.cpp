@@ -19,19 +19,19 @@ using sight::FlightRecord;
 
 constexpr const char* kFooter =
     R"(Reads the flight records of the ranks of one job, as mccl dump prints them or MCCL_FLIGHT_RECORDER_FILE
-has written them, and says which calls differ between ranks, which ranks did not make a call that
-others waited for, and which ranks were late. Clocks of hosts that disagree are corrected: no
-collective may end on one rank before another has begun it.
+has written them, and reports which calls differ between ranks, which ranks did not make a call that
+others waited for, and which ranks were late. If the clocks of hosts disagree, it corrects the
+times, so that no collective ends on one rank before another rank has begun it.
 
 -o writes a trace that https://ui.perfetto.dev and chrome://tracing draw: a process for each rank,
-and in it a row for each group. --torch writes the records for torch's own analyser:
+and in it a row for each group. --torch writes the records in the format of torch's analyser:
   mccl trace *.json --torch dumps && python -m torch.distributed.flight_recorder.fr_trace dumps
 
 Examples:
   mccl trace /data/run7/*.json
   mccl trace rank0.json rank1.json -o trace.json
 
-Exit status: 0 success, whatever was found; 1 a file cannot be written; 2 bad arguments or records.)";
+Exit status: 0 even if ranks differ; 1 a file cannot be written; 2 bad arguments or records.)";
 
 struct TraceFlags {
   std::vector<std::string> files;
@@ -72,7 +72,7 @@ Command add(CLI::App& program) {
   CLI::App* app =
       program.add_subcommand("trace", "Compare the flight records of ranks, and draw them");
   app->footer(kFooter);
-  app->add_option("file", flags->files, "Flight records, one of each rank")
+  app->add_option("file", flags->files, "Files with flight records, one for each rank")
       ->required()
       ->check(not_empty);
   add_value(*app, "-o,--output FILE", flags->output, "Write a trace for Perfetto to FILE");

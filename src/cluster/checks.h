@@ -13,8 +13,8 @@
 
 namespace mccl::cluster {
 
-/// Returns the faults of one host, after the findings in `facts.odd`, which describe unreadable
-/// facts.
+/// Returns the faults of one host, after the findings in `facts.odd`, which describe facts that
+/// could not be gathered or parsed.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
@@ -26,7 +26,7 @@ std::vector<Finding> check_settings(const HostFacts& facts);
 std::vector<std::vector<std::string>> gpu_matrix(std::string_view text, std::size_t count);
 
 /// Checks the connections between the GPUs of a host, as nvidia-smi reports them. check_machine()
-/// includes this.
+/// includes these findings.
 std::vector<Finding> check_gpus(const HostFacts& facts);
 
 /// Finds hosts that are one machine under two names: the boot ID, the interfaces and their
@@ -51,8 +51,8 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
 std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds interfaces that have a carrier but exchanged no discovery message, perhaps because a
-/// firewall dropped it. Used when cables appear to be missing. Returns at most one finding, which
-/// lists all these interfaces.
+/// firewall drops such messages. Used when cables appear to be missing. Returns at most one
+/// finding, which lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds cables whose ends have addresses or MTUs that do not match. Needs no results of path

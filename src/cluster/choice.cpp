@@ -51,8 +51,8 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
                                 kMostRingSteps),
       .where = names_of(hosts),
       .why =
-          "MLX's ring and jaccl-ring need one; MCCL works on any cables that join all hosts, and "
-          "is fastest on a ring",
+          "MLX's backends ring and jaccl-ring need a ring; MCCL works on any cables that join all "
+          "hosts, and is fastest on a ring",
       .cure = ""};
   if (!ring.missing.empty())
     finding.cure = fmt::format(
@@ -96,12 +96,12 @@ Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
   return {
       .id = "no-rdma",
       .severity = Severity::problem,
-      .what =
-          fmt::format("not every end of the cables has an RDMA device, which {} needs", backend),
+      .what = fmt::format("some ends of cables have no RDMA device; {} needs one at every end",
+                          backend),
       .where = names_of(hosts),
       .why =
           "RDMA over Thunderbolt needs Thunderbolt 5 and macOS 26.2 or later, and must be enabled",
-      .cure = "run mccl doctor to see which hosts lack it, or use --backend ring"};
+      .cure = "run mccl doctor to see which hosts lack RDMA, or use --backend ring"};
 }
 
 /// True if a and b are adjacent in `order`, where the last and the first are adjacent too.
@@ -128,7 +128,8 @@ bool all_joined(int hosts, std::span<const CableLink> links) {
   return parts_of(hosts, pairs).size() == 1;
 }
 
-/// Returns the first address of the chosen family; empty if the end has none.
+/// Returns the first IPv6 address of the end, or the first IPv4 address if `ipv6` is false. Empty
+/// if the end has no such address.
 std::string address_of_end(std::span<const HostFacts> hosts, const End& end, bool ipv6) {
   const Interface* interface = interface_of(hosts, end);
   if (interface == nullptr) return {};
@@ -151,7 +152,7 @@ json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> lin
   return devices.size() == 1 ? devices.front() : devices;
 }
 
-/// Repeats addresses until all entries have the same number of them. MLX's ring needs as many
+/// Repeats addresses until all entries have the same number of addresses. MLX's ring needs as many
 /// connections to the previous host as to the next one. An address that is listed twice makes two
 /// connections along its cable.
 void even_out(std::vector<HostfileEntry>& entries) {
@@ -185,8 +186,8 @@ void even_out_devices(std::vector<HostfileEntry>& entries) {
 
 bool is_jaccl(const std::string& backend) { return backend.starts_with("jaccl"); }
 
-/// Returns the addresses of the host at index `place` of `choice.order`: in a ring, those on cables
-/// from the previous host; otherwise, those on all cables of the host.
+/// Returns the addresses of the host at index `place` of `choice.order`: in a ring, the addresses
+/// on cables from the previous host; otherwise, the addresses on all cables of the host.
 std::vector<std::string> ips_of(const TopologyChoice& choice, std::span<const Addressed> links,
                                 std::size_t place) {
   const std::size_t size = choice.order.size();
@@ -280,7 +281,7 @@ TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectiv
          .severity = Severity::warning,
          .what = "only Wi-Fi joins all hosts",
          .where = names_of(hosts),
-         .why = "it is 10 to 100 times slower than a cable and loses packets",
+         .why = "Wi-Fi is 10 to 100 times slower than a cable and loses packets",
          .cure = "connect the hosts with cables, then run mccl config again"});
   }
   return choice;

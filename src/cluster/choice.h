@@ -24,9 +24,9 @@ enum class Topology {
 
 struct TopologyChoice {
   Topology shape = Topology::none;
-  std::string backend;           ///< Backend for the hostfile; empty if none fits.
+  std::string backend;           ///< Backend for the hostfile; empty if no backend fits.
   std::vector<int> order;        ///< Host indices in the order of the hostfile.
-  std::vector<CableLink> links;  ///< The cables that are used.
+  std::vector<CableLink> links;  ///< The chosen cables.
   std::vector<Wire> networks;
   std::vector<Finding> findings;
 };
@@ -37,8 +37,8 @@ struct TopologyChoice {
 TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
                              const std::string& backend);
 
-/// Returns one address of each host in the network, keyed by host index. All are IPv6 if more hosts
-/// have an IPv6 address than an IPv4 address; otherwise all are IPv4. Omits hosts without an
+/// Returns one address of each host in the network, keyed by host index. The addresses are IPv6 if
+/// more hosts have an IPv6 address than an IPv4 address, and IPv4 otherwise. Omits hosts without an
 /// address of that family.
 std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
 

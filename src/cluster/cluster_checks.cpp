@@ -107,13 +107,14 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
           {"masks-differ", Severity::warning,
            fmt::format("{} and {} have different masks", text_of(a), text_of(b)),
            fmt::format("{}, {}", places[i].text, places[k].text),
-           "one end sends directly to the other, the other end sends through its router",
-           "give both the same prefix length (the number after the slash)"});
+           "one end sends directly to the other end, which answers through its router",
+           "give both addresses the same prefix length (the number after the slash)"});
     }
   }
 }
 
-/// Returns a text that differs between any two machines; empty if too little is known.
+/// Returns a text that differs between any two machines. Empty if no cabled interface of the host
+/// has a known MAC address.
 std::string identity_of(const HostFacts& host) {
   std::string identity;
   for (const Interface& interface : host.interfaces) {
@@ -264,7 +265,7 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
                    interface->kind == InterfaceKind::wireless ? "Wi-Fi" : "a tunnel or a bridge",
                    cable->name),
        host.host, "all data of the ranks passes through the slower interface",
-       fmt::format("select {}, or select no address: MCCL then finds the best one by itself",
+       fmt::format("select {}, or select no address: MCCL then chooses the best address by itself",
                    text_of(cable->ipv4().front().address))});
 }
 

@@ -107,9 +107,9 @@ bool has_form(const json& value, const json& example) {
   return value.type() == example.type();
 }
 
-/// Makes `value` have the form of `example`. Limits integers to their range. Removes members that
-/// are null or unknown. Also removes members and list entries of another form, and adds a finding
-/// to `noted` for each of these. Returns false if `value` itself has another form.
+/// Makes `value` have the form of `example`. Clamps integers to their valid range. Removes members
+/// that are null or unknown. Also removes members and list entries of another form, and adds a
+/// finding to `noted` for each of these. Returns false if `value` itself has another form.
 bool keep_valid(json& value, const json& example, HostFacts& noted) {
   if (!has_form(value, example)) {
     note_odd(noted, kSource, text_of_form(example),
@@ -136,8 +136,8 @@ bool keep_valid(json& value, const json& example, HostFacts& noted) {
   return true;
 }
 
-/// Empties names that are not plain, because they may appear in commands, and adds a finding for
-/// each. Drops list entries that lack an essential field, such as interfaces without a name.
+/// Empties names that are not plain and adds a finding for each, because names may appear in
+/// commands. Drops list entries that lack an essential field, such as interfaces without a name.
 void keep_plain(HostFacts& facts, HostFacts& noted) {
   const auto check = [&](std::string& name) { name = plain_name(noted, kSource, name); };
   for (Interface& each : facts.interfaces) {
@@ -169,7 +169,8 @@ json json_of(const HostFacts& facts) { return facts; }
 
 HostFacts read_facts(const std::string& host, const json& said) {
   static const json kExample = example_of_facts();
-  // Receives the checked values and the findings: first those of this parse, then the host's own.
+  // Receives the checked values and the findings: first the findings of this parse, then those that
+  // the host reported.
   HostFacts noted;
   noted.host = host;
   json valid = said;

@@ -16,7 +16,7 @@ enum class Severity {
 };
 
 struct Finding {
-  std::string id;  ///< Stable identifier for programs; docs/operating.md lists all.
+  std::string id;  ///< Stable identifier for programs; docs/operating.md lists all identifiers.
   Severity severity = Severity::problem;
   std::string what;
   std::string where;  ///< The hosts concerned, with the interface, port or GPUs if known.
@@ -50,7 +50,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finding, id, severity, what, whe
 /// True for warnings and problems, which need action.
 bool is_fault(const Finding& finding);
 
-/// Sorts stably, with the most severe first.
+/// Sorts stably, with the most severe findings first.
 void sort_by_severity(std::vector<Finding>& findings);
 
 /// Returns the highest severity among warnings and problems; empty if there are none.

@@ -188,15 +188,20 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
     if (!interface->has_ipv4()) {
       findings.add(
           "rdma-no-address", Severity::warning,
-          fmt::format("{} of the RDMA device {} has no IPv4 address", interface->name, device.name),
-          "without one, the device has no IPv4 GID, and connections fail with errno 22 or 60",
+          fmt::format("the interface {} of the RDMA device {} has no IPv4 address", interface->name,
+                      device.name),
+          "without an IPv4 address, the device has no IPv4 GID, and connections fail with errno 22 "
+          "or "
+          "60",
           facts.system == System::macos
-              ? fmt::format("mccl config --auto-setup gives it one; by hand: sudo ifconfig {} inet "
-                            "ADDRESS netmask 255.255.255.252 alias",
-                            interface->name)
-              : fmt::format("mccl config --auto-setup gives it one; by hand: sudo ip addr add "
-                            "ADDRESS/30 dev {}",
-                            interface->name));
+              ? fmt::format(
+                    "mccl config --auto-setup gives it an address; by hand: sudo ifconfig {} inet "
+                    "ADDRESS netmask 255.255.255.252 alias",
+                    interface->name)
+              : fmt::format(
+                    "mccl config --auto-setup gives it an address; by hand: sudo ip addr add "
+                    "ADDRESS/30 dev {}",
+                    interface->name));
     }
   }
 }
@@ -230,7 +235,7 @@ std::string without_escapes(std::string_view text) {
   return plain;
 }
 
-/// True for words such as "NV18"; false for others such as "NVMe".
+/// True for words such as "NV18"; false for other words such as "NVMe".
 bool is_nvlink(const std::string& cell) {
   return cell.starts_with("NV") && cell.size() > 2 &&
          cell.find_first_not_of("0123456789", 2) == cell.npos;
@@ -248,7 +253,7 @@ std::string meaning_of(const std::string& word) {
   return found == known.end() ? in_quotes(word) : found->second;
 }
 
-/// True if the user can change the cause of the missing access. Missing support in the GPUs
+/// True if the user can change the cause of the missing peer access. Missing support in the GPUs
 /// themselves cannot be changed.
 bool can_be_changed(const std::string& word) {
   return word == "CNS" || word == "TNS" || word == "DR";
@@ -261,7 +266,7 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
   if (links.empty() || any) return;
   findings.push_back({"gpu-no-nvlink", Severity::note,
                       fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()), facts.host,
-                      "data between them goes over PCIe", "see: nvidia-smi topo -m"});
+                      "data between the GPUs goes over PCIe", "see: nvidia-smi topo -m"});
 }
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
@@ -282,7 +287,7 @@ void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
          fmt::format("{} (GPUs {}{})", facts.host,
                      fmt::join(of.begin(), of.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                      of.size() > shown ? ", …" : ""),
-         "data between them goes through host memory, at half the rate or less",
+         "data between these GPUs goes through host memory, at half the rate or less",
          can_be_changed(word)
              ? "turn off IOMMU and ACS in the firmware if nothing needs them; see: nvidia-smi "
                "topo -p2p r"

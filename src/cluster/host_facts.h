@@ -24,7 +24,8 @@ struct Interface {
   std::string name;
   InterfaceKind kind = InterfaceKind::cable;
   bool up = false;
-  /// True if the cable is connected at its far end; absent if the system does not report it.
+  /// True if the interface detects the other end of its cable; absent if the system does not report
+  /// a carrier.
   std::optional<bool> carrier;
   int mbit_per_s = 0;  ///< 0 if unknown.
   int mtu = 0;         ///< 0 if unknown.
@@ -35,25 +36,25 @@ struct Interface {
   std::string bridge;                   ///< The bridge of which the interface is a member.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
   std::string rdma;                     ///< The interface's RDMA device, if any.
-  /// Value of Linux's rp_filter setting. If it is 1, Linux drops packets that arrive on a different
-  /// interface from the one that replies would leave through.
+  /// Value of Linux's rp_filter setting. If it is 1, Linux drops a packet that arrives on another
+  /// interface than a reply to the packet would leave through.
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
-  /// False for loopback and for bridges and tunnels. Container bridges have the same addresses on
-  /// every host and lead to no other host.
+  /// False for loopback, and for bridges and tunnels: for example, bridges of containers have the
+  /// same addresses on every host, but lead to no other host.
   bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
   std::vector<Network> ipv4() const;
   bool has_ipv4() const { return !ipv4().empty(); }
   /// Returns the first address, without the prefix length; empty if there is none.
   std::string first_address() const;
-  /// True if one of its addresses is `text`, in any spelling.
+  /// True if one of the interface's addresses is `text`, in any spelling.
   bool has_address(const std::string& text) const;
 };
 
 struct Route {
   Network to;
-  std::string interface;  ///< Outgoing interface; empty if there is none or it is unknown.
+  std::string interface;  ///< Outgoing interface; empty if unknown.
 };
 
 /// An address or a network that the host uses. New networks of cables must not overlap it.
@@ -66,8 +67,8 @@ struct InUse {
 struct ThunderboltPort {
   std::string receptacle;
   std::string interface;
-  std::string own;      ///< The UUID of this end.
-  std::string peer_id;  ///< The UUID of the other end; empty if no computer is connected.
+  std::string own;      ///< The UUID of this port or, on Linux, of this host.
+  std::string peer_id;  ///< The `own` UUID of the other end; empty if no computer is connected.
   std::string peer;     ///< The name of the computer at the other end.
   int mbit_per_s = 0;
   bool through_dock = false;
@@ -105,7 +106,7 @@ struct HostFacts {
   int most_mhz = 0;
   double memory_gib = 0;
   double load = 0;
-  int ranks = 0;  ///< Number of running ranks that this user may see.
+  int ranks = 0;  ///< Number of running ranks on the host that the user may see.
   bool is_root = false;
   bool has_sudo = false;  ///< True if sudo needs no password.
   Limit open_files;       ///< Soft limit of open files of a process.
@@ -124,10 +125,10 @@ struct HostFacts {
   /// neighbours.
   std::vector<InUse> in_use;
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
-  /// "systemd-networkd" or "networksetup". Empty if it is none of these.
+  /// "systemd-networkd" or "networksetup". Empty if it is another program or none.
   std::string network_manager;
-  /// True while a network set-up is active on the host that a guard process will undo, because the
-  /// set-up has not been confirmed.
+  /// True while the host has a network set-up that has not been confirmed. A guard process will
+  /// undo the set-up if it is never confirmed.
   bool setup_unconfirmed = false;
   std::vector<ThunderboltPort> ports;
   std::vector<RdmaDevice> rdma;
@@ -138,12 +139,13 @@ struct HostFacts {
   /// The host's clock offset from this machine, in seconds. Positive if the host is ahead. The
   /// magnitude is a lower bound.
   double clock_off_s = 0;
-  std::vector<Finding> odd;  ///< One finding per answer that could not be parsed.
+  std::vector<Finding> odd;  ///< Findings about facts that could not be gathered or parsed.
 
-  /// Returns the interface; null if there is none with this name.
+  /// Returns the interface with this name; null if there is none.
   const Interface* interface(std::string_view name) const;
   Interface* interface(std::string_view name);
-  /// Splits a comma-separated setting into its items. Returns an empty vector if it is not set.
+  /// Splits a comma-separated setting into its items. Returns an empty vector if `variable` is not
+  /// set.
   std::vector<std::string> items_of(const std::string& variable) const;
 };
 

@@ -17,7 +17,7 @@ namespace {
 /// An end of a link, resolved to its interface.
 struct ResolvedEnd {
   std::string name;
-  const Interface* interface = nullptr;  ///< Null if the host did not report it.
+  const Interface* interface = nullptr;  ///< Null if the host did not report the interface.
   System system = System::unknown;
 };
 
@@ -84,8 +84,8 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
          fmt::format(
              "its address {} is in a different network from all other addresses on the same switch",
              address_of(*place.interface)),
-         place.name, "it reaches the others only through a router, or not at all",
-         "give it an address in their network"});
+         place.name, "it reaches the other interfaces only through a router, or not at all",
+         "give it an address in the network of the other interfaces"});
   }
 }
 
@@ -106,8 +106,8 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
        fmt::format("MTUs differ: {} has {}, {} has {}", least.name, mtu_of(least), most.name,
                    mtu_of(most)),
        fmt::format("{}, {}", least.name, most.name),
-       "packets larger than the smaller MTU are lost: RDMA and datagrams at once, "
-       "TCP if a router or bridge hides the MTU",
+       "packets larger than the smaller MTU are lost: RDMA packets and datagrams always, "
+       "TCP packets if a router or bridge hides the MTU",
        fmt::format("set the same MTU at both ends: sudo {}",
                    command_to_set_mtu(least.system, least.interface->name, mtu_of(most)))});
 }
@@ -124,7 +124,7 @@ std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const Cab
   if (share(one.a, one.b) || share(other.a, other.b)) return {};
   for (const auto& [near, far] : {std::pair(other.a, other.b), std::pair(other.b, other.a)}) {
     if (!share(one.a, near) || !share(one.b, far)) continue;
-    // Name two plugs at the same host, which are the easiest to exchange.
+    // The finding names two plugs at the same host, which are the easiest to exchange.
     const bool at_b = one.b.host == near.host;
     const End& first = at_b ? one.b : one.a;
     const End& second = at_b ? near : far;
@@ -208,7 +208,8 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
     heard.insert(each);
     heard.insert({each.from, each.at});
   }
-  // Keyed by the sender of discovery messages: the receivers whose answers its firewall drops.
+  // Receivers whose answers the sender's firewall drops, keyed by the sender of the discovery
+  // messages.
   std::map<End, std::set<End>> hearers;
   for (const Heard& each : calls.unanswered) {
     const bool known =

@@ -70,7 +70,8 @@ void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& 
                       "this cable provides no link between hosts of the cluster", std::move(cure)});
 }
 
-/// Union-find over interfaces: groups those that are joined, directly or through others.
+/// Union-find over interfaces: groups interfaces that are joined directly or through other
+/// interfaces.
 class Together {
  public:
   void join(const End& a, const End& b) { root_of(b) = root_of(a); }
@@ -96,8 +97,8 @@ class Together {
 };
 
 /// Returns the received messages without duplicates. Drops a message if one of its two interfaces
-/// was not reported by the interface's own host, because no host is trusted about another host.
-/// Also drops messages from a host to itself.
+/// was not reported by the interface's own host, because a host is not trusted to name interfaces
+/// of another host. Also drops messages from a host to itself.
 std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
   std::set<End> ends;
   for (std::size_t host = 0; host < hosts.size(); ++host)

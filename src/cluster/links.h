@@ -72,7 +72,7 @@ std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
                                          std::vector<Finding>& findings);
 
 /// Derives the links and networks from the discovery messages that were received. Interfaces that
-/// exchanged none count as joined if they have addresses in the same network.
+/// exchanged no messages count as joined if they have addresses in the same network.
 Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard);
 
 /// True if the interfaces have different addresses in a common network.
@@ -99,8 +99,8 @@ std::string text_of(const CableLink& link, std::span<const HostFacts> hosts);
 /// Returns a table of all links and networks, for people.
 std::string table_of(const Connectivity& joined, std::span<const HostFacts> hosts);
 
-/// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. It selects the circo layout, which
-/// suits rings.
+/// Returns a graph in Graphviz's DOT language, for `dot -Tsvg`. The graph selects the circo layout,
+/// which suits rings.
 std::string dot_of(const Connectivity& joined, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

@@ -37,7 +37,7 @@ struct Network {
   bool overlaps(const Network& other) const;
   /// Clears the bits after the prefix.
   Network base() const { return {first(), prefix_bits}; }
-  /// True if both have the same network, but different addresses.
+  /// True if the two addresses differ, but lie in the same network.
   bool is_beside(const Network& other) const;
 
   friend auto operator<=>(const Network&,
@@ -56,10 +56,11 @@ bool is_private(const Network& network);
 std::optional<Network> parse_network(std::string_view text);
 std::string text_of(const Network& network);
 
-/// Returns the IPv4 netmask, such as 255.255.255.252 for 30 bits.
+/// Returns the IPv4 netmask of the prefix, such as 255.255.255.252 for 30 bits.
 IpAddress mask_of(int prefix_bits);
 /// Returns the prefix length of a netmask, either "255.255.255.252" or "0xfffffffc" (the notation
-/// of macOS's ifconfig). Empty if the mask is invalid or not contiguous.
+/// of macOS's ifconfig). Empty if the text is no mask, or if the one bits of the mask are not
+/// contiguous.
 std::optional<int> prefix_of_mask(std::string_view text);
 
 }  // namespace mccl::cluster

@@ -17,7 +17,7 @@ namespace {
 /// does not fill a fast link.
 constexpr int kFastLink = 10'000;
 constexpr double kEnough = 0.5;         ///< Minimum share of the nominal rate.
-constexpr double kEnoughOfFast = 0.25;  ///< Minimum share above kFastLink.
+constexpr double kEnoughOfFast = 0.25;  ///< Minimum share of a nominal rate above kFastLink.
 /// A link whose hardware reports no rate is slow if the median of such links is more than this many
 /// times faster.
 constexpr double kFarFromOthers = 6;
@@ -47,7 +47,7 @@ const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const Inte
 }
 
 /// States whether a cable or a network joins two ends. `others`: at least one end is joined, but
-/// only to other ends. `unknown`: neither end is joined to any other.
+/// only to other ends. `unknown`: neither end is joined to any other end.
 enum class Hearing { unknown, each_other, others };
 
 Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {
@@ -119,9 +119,9 @@ End far_end(const Connectivity& joined, const End& end, const End& otherwise) {
 }
 
 /// Detects packets from `source` to `target` that the receiving host drops because its rp_filter is
-/// 1. Such packets arrive on one interface, but replies to `source` would leave through another.
-/// The packets leave the sender through the interface that its routes select, or through that of
-/// `from` if no route is known.
+/// 1. Such packets arrive on one interface, but replies to `source` would leave through another
+/// interface. The packets leave the sender through the interface that the sender's routes select,
+/// or through the interface of `from` if no route is known.
 std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Connectivity& joined,
                                     const End& from, const std::string& source, const End& to,
                                     const std::string& target) {
@@ -171,7 +171,7 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Interfa
     if (!path.tried || path.all_ports_good() || (path.routed && !path.good())) continue;
     const InterfacePath* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
-      // Report this once for both directions.
+      // This fault is reported once for both directions.
       if (path.from < path.to || back == nullptr)
         findings.push_back(not_joined(hosts, joined, path));
       continue;
@@ -196,15 +196,15 @@ void check_packets(std::span<const HostFacts> hosts, std::span<const InterfacePa
                                     path.mtu, path.mtu, path.packet),
                         fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to)),
                         "connections open, but stall as soon as they carry much data",
-                        fmt::format("raise the MTU of the switch or bridge between them, or lower "
-                                    "it at both ends: sudo {}",
+                        fmt::format("raise the MTU of the switch or bridge between the hosts, or "
+                                    "lower the MTU at both ends: sudo {}",
                                     command_to_set_mtu(host_of(hosts, path.from).system,
                                                        path.from.interface, path.packet))});
   }
 }
 
-/// True if the hardware does not report a rate. The measured rate is then compared with the rates
-/// of other such paths.
+/// True if the path is not routed and its hardware reports no rate. The measured rate is then
+/// compared with the rates of other such paths.
 bool is_like_others(const InterfacePath& path) { return path.nominal_mbit == 0 && !path.routed; }
 
 bool is_below_hardware(const InterfacePath& path) {
@@ -212,8 +212,8 @@ bool is_below_hardware(const InterfacePath& path) {
   return path.nominal_mbit > 0 && path.bytes_per_s * 8 / 1e6 < share * path.nominal_mbit;
 }
 
-/// Returns the median rate of the paths whose hardware reports none. Returns 0 if there are fewer
-/// than four such paths.
+/// Returns the median rate of the unrouted paths whose hardware reports no rate. Returns 0 if there
+/// are fewer than four such paths.
 double usual_rate(std::span<const InterfacePath> paths) {
   std::vector<double> rates;
   for (const InterfacePath& path : paths)
@@ -239,7 +239,7 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const InterfacePath
                is_below_hardware(path)
                    ? fmt::format("but its hardware supports {}", rate_text(path.nominal_mbit))
                    : fmt::format("but similar links carry {}", rate_text(usual * 8 / 1e6))),
-           where, "the slowest link sets the pace of a job",
+           where, "the slowest link limits the speed of a job",
            "try another cable or port; to count errors on this one: " +
                command_to_count(host_of(hosts, path.from).system, path.from.interface)});
     }
@@ -262,7 +262,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath
     // An untried path in a common network counts as working. An untried routed path does not.
     if (path.good() || (!path.tried && !path.routed)) pairs.push_back(pair);
   }
-  // Hosts without any path to try count as joined if a link joins them.
+  // Two hosts without a path between them count as joined if a link joins them.
   for (const CableLink& link : joined.links)
     if (const Pair pair{link.a.host, link.b.host}; !with_paths.contains(pair))
       pairs.push_back(pair);
@@ -276,7 +276,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath
   }
   findings.push_back(
       {"hosts-apart", any_tried ? Severity::problem : Severity::warning,
-       fmt::format("the hosts fall into {} parts that no connection joins", parts.size()),
+       fmt::format("the hosts form {} groups that no connection joins", parts.size()),
        fmt::format("{}", fmt::join(texts, " | ")),
        "a job needs a path from every host to every other host, directly or through other hosts",
        "see the findings above this one; mccl config shows the cables and gives them addresses"});

@@ -126,7 +126,8 @@ std::string table_of(std::span<const InterfacePath> paths, std::span<const HostF
   }
   std::string text = rows.size() == 1 ? "" : table_text(rows);
   if (left_out > 0)
-    text += fmt::format("{} of {} paths are not shown; --json has all\n", left_out, paths.size());
+    text += fmt::format("{} of {} paths are not shown; --json shows all paths\n", left_out,
+                        paths.size());
   return text;
 }
 

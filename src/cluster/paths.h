@@ -1,4 +1,4 @@
-// Paths from an address of one host to an address of another, and the results of testing them.
+// Paths from an address of one host to an address of another host, and the results of testing them.
 #pragma once
 
 #include <span>
@@ -19,10 +19,10 @@ struct InterfacePath {
   std::string target;
   int nominal_mbit = 0;  ///< Rate of the slower end, in Mbit/s; 0 if unknown.
   int mtu = 0;           ///< The smaller MTU of the two ends, in bytes; 0 if unknown.
-  bool routed = false;   ///< True if the host's routes select interface and source address.
+  bool routed = false;   ///< True if the host's routes select the interface and the source address.
 
   bool tried = false;
-  /// One text per port that was tried: its error, or empty if the port connected.
+  /// One text per port that was tried: the error, or an empty text if the port connected.
   std::vector<std::string> faults;
   /// Size of the largest test packet that arrived, in bytes; 0 if none arrived or none was sent.
   int packet = 0;
@@ -44,12 +44,12 @@ struct InterfacePath {
 /// routed path to each address of that host.
 std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
 
-/// Returns one value per path: true if its rate is much lower than that of its hardware or, if the
-/// hardware reports none, than the median of such paths.
+/// Returns one value per path: true if the measured rate is much lower than the hardware's rate. If
+/// the hardware reports no rate, the median of the rates of such paths is used instead.
 std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
 
-/// Returns a table with one line per path, for people. If there are very many, shows only paths
-/// with a fault and the number of paths left out.
+/// Returns a table with one line per path, for people. If there are very many paths, shows only
+/// paths with a fault, and the number of the other paths.
 std::string table_of(std::span<const InterfacePath> paths, std::span<const HostFacts> hosts);
 
 }  // namespace mccl::cluster

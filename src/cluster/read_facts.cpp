@@ -18,7 +18,7 @@ constexpr std::size_t kLongestVariable = 4096;
 constexpr std::size_t kLongestName = 64;
 constexpr std::size_t kMostOdd = 16;
 
-/// Maximum number of addresses in HostFacts::in_use. Further ones, such as those of a server's
+/// Maximum number of addresses in HostFacts::in_use. Further addresses, such as those of a server's
 /// clients, are dropped.
 constexpr std::size_t kMostInUse = 2000;
 
@@ -28,7 +28,8 @@ std::string_view without_port(std::string_view text) {
   return text.substr(0, text.rfind('.'));
 }
 
-/// Adds a private network unless it is already listed or the list is full.
+/// Adds the network to `in_use` if it is private. No-op if `in_use` already holds the network or is
+/// full.
 void keep(HostFacts& facts, const Network& network, const std::string& by) {
   if (!is_private(network) || facts.in_use.size() == kMostInUse) return;
   const auto same = [&](const InUse& other) { return other.network == network; };
@@ -36,7 +37,7 @@ void keep(HostFacts& facts, const Network& network, const std::string& by) {
 }
 
 /// Parses an IPv4 address as /proc/net/tcp prints it: eight hex digits of the value that a
-/// little-endian machine reads from its bytes in network order.
+/// little-endian machine reads from the address's bytes in network order.
 std::optional<IpAddress> ipv4_of_hex(std::string_view text) {
   std::uint32_t bits = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);

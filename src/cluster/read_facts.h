@@ -60,7 +60,7 @@ void keep_variable(HostFacts& facts, const std::string& name, const std::string&
 
 /// Adds the finding to `odd`. No-op if `odd` already holds 16 findings.
 void keep_odd(HostFacts& facts, Finding finding);
-/// Adds a finding that reports invalid output of `source` and quotes its beginning.
+/// Adds a finding that reports invalid output of `source` and quotes the beginning of `found`.
 void note_odd(HostFacts& facts, const std::string& source, const std::string& expected,
               std::string_view found);
 

@@ -40,13 +40,13 @@ int media_rate(std::string_view word) {
 
 /// A computer at the far end of a Thunderbolt cable.
 struct FarComputer {
-  std::string domain;  ///< The UUID of its Thunderbolt domain.
+  std::string domain;  ///< The UUID of the computer's Thunderbolt domain.
   std::string name;
   int depth = 0;  ///< Number of docks between this host and the computer.
 };
 
 /// Finds the computers behind a bus, recursively. A computer has a domain UUID of its own. A dock
-/// has none, and its "_items" list the devices behind it.
+/// has no domain UUID, and its "_items" list the devices behind it.
 void find_peers(const json& items, const std::string& own, int depth,
                 std::vector<FarComputer>& peers) {
   if (!items.is_array() || depth > kMostNesting) return;

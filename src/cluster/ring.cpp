@@ -26,9 +26,10 @@ Graph graph_of(const Capacities& capacities, double least) {
 }
 
 /// Searches for the cyclic order of all hosts that lacks the fewest cables, by bounded
-/// backtracking. Extends the path first to the neighbour of its end that has the fewest neighbours
-/// off the path, and last to hosts without a cable to its end. Backtracks if least_missing() shows
-/// that the path cannot lead to a better order than the best one so far.
+/// backtracking. Extends the path at its end: tries first the hosts with a cable to the end, and
+/// then the other hosts. In both groups, the hosts with the fewest neighbours off the path come
+/// first. Backtracks if least_missing() shows that the path cannot lead to a better order than
+/// best_.
 class Search {
  public:
   /// Finds only orders that lack fewer than `limit` cables.
@@ -37,7 +38,8 @@ class Search {
   }
 
   void run() {
-    // If the search from one start exceeds its step limit, another start often succeeds.
+    // If the search from one host exceeds its step limit, a search from another host often
+    // succeeds.
     for (std::size_t start = 0; start < graph_.size(); ++start) {
       steps_ = kMostRingSteps / static_cast<int>(graph_.size());
       visit(start, 0);
@@ -49,8 +51,8 @@ class Search {
   }
 
   const std::vector<int>& order() const { return best_; }
-  /// True if the search was complete: no order lacks fewer cables than order() or, if order() is
-  /// empty, than the limit. False if the search gave up.
+  /// True if the search was complete: no order lacks fewer cables than order(), or than the limit
+  /// if order() is empty. False if the search gave up.
   bool exhausted() const { return exhausted_; }
 
  private:
@@ -87,9 +89,9 @@ class Search {
     }
   }
 
-  /// Returns a lower bound on the cables that are missing to complete the path to a ring. Every
-  /// free host needs two neighbours among the free hosts and the two ends of the path. Each end
-  /// needs one free neighbour. A cable serves two hosts.
+  /// Returns a lower bound on the number of cables that are missing to complete the path to a ring.
+  /// Every free host needs two neighbours among the free hosts and the two ends of the path. Each
+  /// end needs one free neighbour. A cable serves two hosts.
   std::size_t least_missing(std::size_t start, std::size_t end) const {
     Vertices open = free_;
     open.set(start).set(end);

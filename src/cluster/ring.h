@@ -40,9 +40,9 @@ struct RingAnswer {
   /// True if the search was complete: no ring has a faster slowest pair or, if `order` is empty, no
   /// ring exists. False if a search gave up.
   bool proved = true;
-  /// If there is no ring: the pairs of hosts between which new cables would complete one.
+  /// If there is no ring: the pairs of hosts between which new cables would complete a ring.
   std::vector<Pair> missing;
-  /// True if the search was complete, so that fewer cables cannot suffice.
+  /// True if the search for `missing` was complete, so that fewer cables cannot suffice.
   bool fewest = true;
 };
 

@@ -62,7 +62,7 @@ std::string profile(const std::string& interface, const Network& address, bool l
       lasting ? "yes" : "no", interface, text_of(address));
 }
 
-/// Returns a command that runs `first`, then writes the lines to the file. The command renames a
+/// Returns a command that runs `first`, then writes the lines to the file. The command copies a
 /// file of an earlier set-up to FILE.before, which network managers do not read; `undo` restores
 /// that file.
 Commands with_file(const std::string& file, const std::vector<std::string>& lines,
@@ -157,10 +157,11 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
     if (kept.host.network_manager.empty())
       faults.insert(fmt::format("{} has none of netplan, NetworkManager and systemd-networkd",
                                 kept.host.host));
-    // netplan merges the addresses of all its files; the other managers replace them.
+    // netplan merges the addresses of all its files; the other managers replace the interface's
+    // other addresses.
     for (const Network& other : kept.interface.ipv4())
       if (other != kept.address && kept.host.network_manager != "netplan")
-        faults.insert(fmt::format("{} of {} has the address {} as well", kept.interface.name,
+        faults.insert(fmt::format("{} of {} has the address {}, too", kept.interface.name,
                                   kept.host.host, text_of(other)));
   }
   if (faults.empty()) return;
@@ -168,7 +169,7 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
   for (const std::string& fault : faults) text += (text.empty() ? "" : "; ") + fault;
   throw Error(fmt::format(
       "--persist cannot keep the addresses: {}; nothing was changed. Leave --persist out, and make "
-      "them permanent by hand",
+      "the addresses permanent by hand",
       text));
 }
 
@@ -182,7 +183,8 @@ Commands network_manager_commands(const std::string& interface, const Network& a
                             "then ip addr add {1} dev {0}; "
                             "else {2} && nmcli connection up mccl-{0}; fi",
                             interface, own, profile(interface, address, false))),
-          // NetworkManager removes the address with a delay, or not at all, so it is deleted here.
+          // NetworkManager removes the address with a delay, or not at all, so this command deletes
+          // the address itself.
           shell(fmt::format("nmcli connection delete mccl-{0}; ip addr del {1} dev {0}; "
                             "! ip addr show dev {0} | grep -q \" {1} \"",
                             interface, own))};
@@ -210,13 +212,14 @@ std::vector<Commands> preparation_of(const CableEnd& end,
 /// Returns commands that add the address to the interface, which keeps its present addresses.
 std::vector<Commands> gift_of(const CableEnd& end) {
   const std::string& name = end.interface.name;
-  // Use a profile only if the interface has no address, because a profile replaces all addresses.
+  // A profile is used only if the interface has no IPv4 address, because a profile replaces all
+  // addresses.
   if (end.host.network_manager == "NetworkManager" && !end.interface.has_ipv4())
     return {network_manager_commands(name, end.address)};
   if (!end.is_mac())
     return {{fmt::format("ip addr add {} dev {}", text_of(end.address), name),
              command_to_remove(end.host.system, name, text_of(end.address))}};
-  // Without a host route, macOS sends through the first of several interfaces.
+  // Without a host route, macOS sends packets for the peer through the first of several interfaces.
   const std::string peer = text_of(end.peer.address);
   return {{fmt::format("ifconfig {} inet {} netmask {} alias", name, text_of(end.address.address),
                        text_of(mask_of(end.address.prefix_bits))),

@@ -22,11 +22,11 @@ std::string command_to_count(System system, const std::string& interface);
 /// A command for one host, and the command that undoes it.
 struct SetupStep {
   int host = 0;
-  std::string command;  ///< Command to run, with sudo unless the user is root.
-  std::string undo;     ///< Command that undoes `command`, also with sudo unless root.
+  std::string command;  ///< Command to run; begins with sudo if the user is not root.
+  std::string undo;  ///< Command that undoes `command`; begins with sudo if the user is not root.
 };
 
-/// Returns the step with sudo before both commands, unless the host's user is root.
+/// Returns the step. If the host's user is not root, both commands begin with sudo.
 SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
                   const std::string& undo);
 

@@ -19,7 +19,7 @@ constexpr int kStep = 4;    ///< Number of addresses in a /30 network.
 constexpr int kWidest = 8;  ///< Prefix length of the widest private network, 10.0.0.0/8.
 
 /// The networks that are in use, each with the reason, such as "10.1.0.3 is a DNS server of a". Two
-/// networks overlap only if one contains the other, so only the widest ones are kept.
+/// networks overlap only if one contains the other, so only the widest networks are kept.
 class NetworkSet {
  public:
   struct Use {
@@ -27,8 +27,8 @@ class NetworkSet {
     std::string by;
   };
 
-  /// Ignores networks wider than any private one, since they are default routes: a VPN may route
-  /// 0.0.0.0/1 and 128.0.0.0/1.
+  /// Ignores networks wider than any private network, because they are default routes, such as
+  /// 0.0.0.0/1 and 128.0.0.0/1 of a VPN.
   void add(const Network& network, std::string by) {
     const Network base = network.base();
     if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
@@ -51,7 +51,7 @@ class NetworkSet {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
 
-  std::map<IpAddress, Use> entries_;  ///< Keyed by the first address.
+  std::map<IpAddress, Use> entries_;  ///< Keyed by the first address of the network.
 };
 
 /// Adds the addresses and routes of a host, and the other addresses that the host uses.
@@ -107,14 +107,14 @@ class FreeNetworks {
 
   struct AddressPool {
     Network network;
-    AddressBits next;  ///< The first address not yet examined.
+    AddressBits next;  ///< The first address that has not been examined yet.
   };
 
   std::optional<Network> take_from(AddressPool& pool) {
     while (pool.next + kStep - 1 <= pool.network.last().bits) {
       const Network wanted{{pool.next}, kPrefixBits};
       const NetworkSet::Use* taken = taken_.overlapping(wanted);
-      // Skip the whole network that is in use.
+      // The search continues after the whole network that is in use.
       const IpAddress end = std::max(taken ? taken->network.last() : IpAddress{}, wanted.last());
       pool.next = (end.bits + kStep) / kStep * kStep;
       if (taken == nullptr) return wanted;
@@ -129,8 +129,8 @@ class FreeNetworks {
   std::string blocked_by_;  ///< Describes the network in use that was skipped last.
 };
 
-/// True if only one interface of the host has an address that overlaps the network. With several,
-/// routing could not choose between them.
+/// True if only one interface of the host has an address that overlaps the network. With several
+/// such interfaces, routing could not choose between them.
 bool only_one_of(const HostFacts& host, const Network& network) {
   return std::ranges::count_if(host.interfaces, [&](const Interface& interface) {
            return std::ranges::any_of(interface.addresses, [&](const Network& other) {

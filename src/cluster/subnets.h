@@ -31,9 +31,9 @@ struct SubnetChoice {
 /// Returns each link with its addresses. A link keeps its present addresses if they are in one
 /// network that no other interface of either host is in. Any other link gets the first free /30
 /// network in `choice.within`. By default, that is 192.168.0.0/16, then 172.16.0.0/12, then
-/// 10.0.0.0/8. A network is free if it overlaps no address, no route and nothing in use on any
-/// host. An address in use whose network is unknown counts as a /24, since nearby addresses are
-/// probably taken as well. Throws Error if nothing is free.
+/// 10.0.0.0/8. A network is free if it overlaps no address, no route and no entry of
+/// HostFacts::in_use of any host. An address in use whose network is unknown counts as a /24, since
+/// nearby addresses are probably taken as well. Throws Error if no network is free.
 std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
                                       std::span<const CableLink> links,
                                       const SubnetChoice& choice = {});

@@ -1,5 +1,5 @@
-// Keeps pinned memory and bounces (HostBounce) of one device for reuse. Making either is slow and
-// may wait for all work of the device.
+// Keeps pinned memory and bounces (HostBounce) of one device for reuse, because allocating pinned
+// memory or making a bounce is slow and may wait for all work of the device.
 #pragma once
 
 #include <cstddef>

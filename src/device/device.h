@@ -33,7 +33,7 @@ class Queue {
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
   virtual void write(Word* word, Word value) = 0;
-  /// Makes later operations wait until the host has set `word` to `value` or past it.
+  /// Makes later operations wait until the host has set `word` to `value` or to a later value.
   virtual void await(const Word* word, Word value) = 0;
   /// Records this position of the queue for lead().
   virtual void mark() = 0;
@@ -44,25 +44,25 @@ class Queue {
 };
 
 /// Moves the data of a call between device memory and host memory. Serves one call at a time. Only
-/// begin() may block. Threads may use a bounce in turn, but not concurrently.
+/// begin() may block. Several threads may use a bounce, but not at the same time.
 class HostBounce {
  public:
   virtual ~HostBounce() = default;
 
   /// The copies of one call. Empty copies are omitted.
   struct Trip {
-    void* stream;             ///< Stream of the caller, which owns the data.
+    void* stream;             ///< Stream of the caller; the copies wait for its earlier work.
     const void* from;         ///< The input, in device memory.
     std::byte* staged_input;  ///< Pinned memory that receives the input.
     std::size_t input_bytes;
     void* to;                        ///< The output, in device memory.
     const std::byte* staged_output;  ///< Pinned memory that holds the output.
     std::size_t output_bytes;
-    /// Bytes copied at a time, so that host and device work concurrently; 0 for all bytes in one
-    /// copy.
+    /// Size in bytes of the pieces in which the data are copied, so that host and device work
+    /// concurrently; 0 for a single copy of all bytes.
     std::size_t piece = 0;
-    void* from_allocation = nullptr;  ///< Same as Buffer::allocation.
-    void* to_allocation = nullptr;
+    void* from_allocation = nullptr;  ///< Buffer::allocation of the input.
+    void* to_allocation = nullptr;    ///< Buffer::allocation of the output.
   };
   virtual void begin(const Trip& trip) = 0;
 

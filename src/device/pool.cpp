@@ -67,8 +67,9 @@ bool Pool::is_pinned(const void* memory) {
 Pool::Kept& Pool::taken(const void* memory) {
   const auto found = begin_.find(static_cast<const std::byte*>(memory));
   if (found != begin_.end() && windows_[found->second].in_use) return windows_[found->second];
-  throw InvalidArgument(fmt::format("cannot free memory at {} on {}: it was not allocated there",
-                                    memory, accelerator_->name()));
+  throw InvalidArgument(
+      fmt::format("cannot free memory at {} on {}: allocate_device_memory did not return it",
+                  memory, accelerator_->name()));
 }
 
 std::vector<Pool::PoolWindow> Pool::pin_from(std::size_t first) {

@@ -13,7 +13,7 @@
 
 namespace mccl::device {
 
-/// A position: the number of the window, and the offset in bytes.
+/// A position in the memory of a Pool: the number of the window, and the offset in it in bytes.
 struct InWindow {
   std::size_t window;
   std::size_t offset;
@@ -34,7 +34,7 @@ class Pool {
   void give_back(void* memory);
 
   struct PoolWindow {
-    void* memory;  ///< Null if it has been freed.
+    void* memory;  ///< Null if the window has been freed.
     std::size_t bytes;
   };
   /// Returns all windows with number `first` or higher, to be announced to other ranks. They are

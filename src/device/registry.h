@@ -18,7 +18,8 @@ using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 /// Throws InvalidArgument with a one-sentence reason if this machine has no such device.
 std::shared_ptr<Depot> depot_of(Device device);
 
-/// Returns the pool of device memory that other processes may reach. Made and kept like the depot.
+/// Returns the pool of device memory that other processes may reach. Like the depot, it is made at
+/// the first call and kept until the process ends. Throws like depot_of().
 std::shared_ptr<Pool> pool_of(Device device);
 
 /// Frees pinned memory that was not used for `time`, for all devices.
@@ -27,7 +28,7 @@ void release_unused(Clock::duration time);
 /// True if this process appears to see devices of a kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
-/// For tests: replaces the maker of a kind. Null restores the original one.
+/// For tests: replaces the maker of a kind. Null restores the original maker.
 void replace_maker(DeviceKind kind, Maker maker);
 
 }  // namespace mccl::device

@@ -40,7 +40,7 @@ class SerialQueue {
   /// the first call of this function has an effect.
   void give_up() noexcept;
   bool has_given_up(Word number) const;
-  /// Makes later work of `stream` wait for the calls so far.
+  /// Makes later work of `stream` wait for all calls that were run before.
   void lead(void* stream);
 
   Accelerator& accelerator() const { return depot_->accelerator(); }

@@ -51,9 +51,9 @@ constexpr std::chrono::seconds kLastArrival{5};
 /// whole core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// Longest sleep while calls are pending, for up to kRanksOfANap ranks; longer in proportion for
-/// more ranks. Many ranks may sleep on one host, and waking them only to read the clock loads the
-/// host.
+/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. It grows in
+/// proportion to the number of ranks, because waking many ranks of one host only to read the clock
+/// would load the host.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -160,7 +160,7 @@ Engine::Engine(EngineOptions options)
                                                [this] { return status_of_others_json(); }});
   rendezvous::take_back_key(options_.config, rank(), *options_.store);
   // From here on, this rank is connected to all ranks that write to the store. A wait for a value
-  // in the store fails once one of them is lost.
+  // in the store fails once one of these ranks is lost.
   met_.store->watch_with([this] { throw_if_a_peer_is_lost(); });
 }
 
@@ -251,7 +251,7 @@ void Engine::submit(std::span<const std::shared_ptr<Operation>> operations) {
     }
   });
   if (driver_.stopping()) {
-    // No thread drives any more: the calls fail here.
+    // The engine has been shut down, so no thread drives, and take_in() fails the calls.
     std::unique_lock lock(driver_.mutex());
     take_in();
     run_callbacks(lock);
@@ -282,7 +282,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // runs the callbacks of the ended calls before links can fail
+  Engine::run_callbacks(lock);  // runs these calls' callbacks before links can fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
@@ -292,16 +292,16 @@ void Engine::shutdown() noexcept {
   if (lock.owns_lock()) lock.unlock();
   if (status_server_) status_server_->stop();
   if (!options_.wiring) return;
-  // wiring->leave() waits until this rank relays no more connections. This rank's own connection to
-  // the store must be closed before.
+  // wiring->leave() blocks while this rank relays connections of other ranks. This rank's own
+  // connection to the store is closed first, because the ranks that relay it wait in the same way.
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();
 }
 
-/// Waits until the peers have received what was sent to them and, for a few seconds, until rank 0's
-/// store is no longer needed. Meanwhile this rank answers control messages and gives up silent
-/// peers.
+/// Waits until the peers have received all data that this rank sent. Rank 0 also waits, for at most
+/// kLastArrival, until no other rank needs its store any more. Meanwhile this rank answers control
+/// messages and gives up silent peers.
 void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
   Departing& departing = groups_.departing();
   const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;

@@ -1,4 +1,4 @@
-// Executes calls on links. One engine per process and job.
+// Executes the calls of this process's groups. A process has one engine for each job.
 //
 // One pass of the driver (engine_pass.cpp):
 //   starts the calls that were submitted          groups/inbox.h
@@ -8,8 +8,9 @@
 //   advances the calls of every active group      groups/group_calls.cpp, collectives/, messages/
 //
 // Threads and locks, in lock order:
-// - The progress lock (driving/driver.h): the thread that holds it drives. It guards everything
-//   that moves bytes: transports, control connections, groups with their channels and executors.
+// - The progress lock (driving/driver.h): the thread that holds it drives, that is, advances the
+//   calls. It guards everything that moves bytes: transports, control connections, groups with
+//   their channels and executors.
 // - The inbox's lock: guards what other threads submit to the driver, and the group names. Held for
 //   a few instructions.
 // - A group's failure lock and a Work's lock. No other lock is taken while one of these is held.
@@ -17,7 +18,7 @@
 // A thread that forks holds the progress lock and the inbox's lock from before_fork() until the
 // fork has returned; the driving thread hands over the progress lock. Callbacks of a Work run
 // without any lock. abort() takes only the inbox's lock and the group's failure lock. No thread
-// sleeps while it holds one of these two.
+// sleeps while it holds one of these two locks, so abort() never waits for a sleeping driver.
 #pragma once
 
 #include <algorithm>
@@ -89,7 +90,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::string status_of_others_json();
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
-  /// The store. Weak, because shutdown() may release the store while its users still exist.
+  /// Weak reference to the store, because shutdown() may release the store while objects that use
+  /// it still exist.
   std::weak_ptr<Store> weak_store() const { return options_.store; }
   /// True if every rank set `EngineOptions::has_gpus`; false for a job of one rank.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
@@ -116,14 +118,15 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// New links use the first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
-  /// The costs from which `group` chooses its schedules. The window size is known only after the
-  /// group's first collective.
+  /// The costs from which `group` chooses its schedules. They contain the size of the group's
+  /// window only after its first collective.
   schedule::Facts facts_of(GroupState& group);
   /// Sets whether the metrics count calls and new links; true at first.
   void count_calls(bool count) { completions_.count_calls(count); }
 
-  /// Creates the group on this rank. `compression` applies to sums whose call does not set its own.
-  /// Throws InvalidArgument if the members are invalid, or if a living group has the name.
+  /// Creates the group on this rank. `compression` applies to sums whose call sets no compression.
+  /// Throws InvalidArgument if the members are invalid, or if a group of this name already exists
+  /// on this rank.
   std::shared_ptr<GroupState> make_group(const std::string& name, const std::vector<int>& members,
                                          std::chrono::milliseconds timeout,
                                          const Compression& compression = {});
@@ -131,8 +134,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
   /// Wakes the driver. Called from any thread when a call of a carrier has ended.
   void wake() { driver_.wake(); }
-  /// Agrees with the other members on which members are left; see Group::shrink(). Returns the job
-  /// ranks of these members, ordered by group rank, and the number of agreements so far.
+  /// Agrees with the other members on which members survive; see Group::shrink(). Returns the job
+  /// ranks of the survivors, ordered by group rank, and the number of this agreement, from 1.
   struct Survivors {
     std::vector<int> ranks;
     std::uint64_t round = 0;
@@ -170,36 +173,37 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
 
-  /// Sends goodbye to the peers, fails pending calls and ends the progress thread. Later calls are
-  /// no-ops. A callback may call shutdown(), even on the progress thread, which then ends after its
-  /// callbacks have returned. Works even when memory has run out.
+  /// Sends goodbye to the peers, fails pending calls and ends the progress thread. Only the first
+  /// call of shutdown() has an effect. A callback may call shutdown(), even on the progress thread,
+  /// which then ends after its callbacks have returned. Works even when memory has run out.
   void shutdown() noexcept;
 
-  /// Called around fork() on the thread that forks. No operation is in progress during the fork, so
-  /// the child sees consistent state and no lock held by another thread.
+  /// Called around fork() on the thread that forks. During the fork this thread holds the progress
+  /// lock and the inbox's lock, so the child's copy of the engine is consistent and no other thread
+  /// holds these locks.
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
-  /// Called in the child. Closes the child's copies of the descriptors; everything else belongs to
-  /// the parent.
+  /// Called in the child of a fork. Closes the child's copies of the descriptors; everything else
+  /// belongs to the parent.
   void abandon_after_fork() noexcept;
 
  private:
   explicit Engine(EngineOptions options);
 
-  // engine.cpp
+  // Defined in engine.cpp:
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
   bool somebody_still_arrives();
   void see_links_off(std::unique_lock<std::mutex>& lock) noexcept;
 
-  // engine_groups.cpp
+  // Defined in engine_groups.cpp:
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
 
-  // engine.cpp
+  // Defined in engine.cpp:
   void refuse_in_child() const;
 
-  // engine_at_once.cpp
+  // Defined in engine_at_once.cpp:
   AtOnce try_at_once(GroupState& group, Task& task);
   void continue_later(const std::shared_ptr<Operation>& call);
   [[noreturn]] void fail_at_once(GroupState& group, const Call& call, const std::exception& error);
@@ -207,12 +211,12 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);
 
-  // engine_status.cpp
+  // Defined in engine_status.cpp:
   nlohmann::ordered_json identity() const;
   nlohmann::ordered_json status();  // under the progress lock
   std::string report();             // under the progress lock
 
-  // engine_pass.cpp: the driver's work, under the progress lock.
+  // Defined in engine_pass.cpp: the work of the driver, which holds the progress lock.
   static void progress_loop(const std::weak_ptr<Engine>& engine);
   bool pass() override;
   bool move();
@@ -249,7 +253,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::atomic<std::thread::id> forker_{};
 
   Driver driver_;
-  rendezvous::Met met_;  ///< Result of meeting the other ranks; initialises later members.
+  rendezvous::Met met_;  ///< Result of meet(); later members are initialised from it.
   const double ranks_per_core_;
   const std::shared_ptr<const node::SharedMemory> memory_;
   const std::shared_ptr<FlightRecorder> recorder_;
@@ -265,7 +269,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Groups groups_;
   Clock::time_point next_look_;
   Clock::time_point links_due_;  ///< The transports' next deadline, read before the last sleep.
-  bool unheard_ = false;         ///< True if the last receive() left control messages unread.
+  bool unheard_ = false;         ///< True if the last receive() may have left messages unread.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().

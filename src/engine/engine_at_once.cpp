@@ -12,16 +12,16 @@
 namespace mccl::engine {
 namespace {
 
-/// Number of checks that are made without a pause between them. A pause would take as long as
-/// waiting for a neighbour that is on time.
+/// Number of checks for progress that are made without a pause between them. A pause would take as
+/// long as waiting for a neighbour that arrives at the same time.
 constexpr int kEagerLooks = 128;
-/// Number of checks between two readings of the clock. The second value applies if ranks share
-/// cores.
+/// Number of checks for progress between two readings of the clock. kCrowdedLooks applies if ranks
+/// share cores.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
-/// Interval between checks of control messages and links while a carrier's calls end at once. A
-/// check takes as long as many such calls. Calls that do not end at once are left to the driver,
-/// which checks more often.
+/// Interval between checks of control messages and links while a carrier's calls complete on their
+/// callers' threads. A check takes as long as many such calls. Calls that do not complete there are
+/// left to the driver, which checks more often.
 constexpr std::chrono::milliseconds kBesideCarrier{5};
 /// Longest time for which a caller's thread advances its call without a check of control messages
 /// and deadlines.
@@ -61,7 +61,8 @@ AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
     if (result != AtOnce::no) message->held_back.store(false, std::memory_order_release);
     return result;
   } catch (const std::exception&) {
-    return AtOnce::no;  // The group has failed; a submitted call ends with the group's error.
+    // The group has failed. The caller then submits the message, which ends with the group's error.
+    return AtOnce::no;
   }
 }
 
@@ -146,13 +147,14 @@ void Engine::fail_at_once(GroupState& group, const Call& call, const std::except
   group.fail_at_once(call, error);
 }
 
-/// Calls `advance` until it returns true, for as long as a driver spins before it sleeps. Returns
-/// false after that time, or if the inbox is not empty. `carried` is true if a carrier runs the
-/// call.
+/// Calls `advance` until it returns true. Returns false if the inbox is not empty, or after the
+/// time for which a driver spins before it sleeps, but at most kLongestSpin. `carried` is true if a
+/// carrier runs the call.
 template <typename Advance>
 bool Engine::spin_until(bool carried, Advance advance) {
   const bool crowded = driver_.shares_cores();
-  // A carrier tests its call several times, which takes long enough that no pause is needed.
+  // Carrier::advance() tests the call several times, which takes long enough that no pause is
+  // needed.
   const int eager_looks = carried ? std::numeric_limits<int>::max() : kEagerLooks;
   // If ranks share cores, the clock is read more often, because a rank that the call waits for may
   // need this core.
@@ -167,7 +169,7 @@ bool Engine::spin_until(bool carried, Advance advance) {
     }
     if (looks % looks_between != 0) continue;
     // The clock is not read earlier, because reading it takes longer than waiting for a neighbour
-    // that is on time.
+    // that arrives at the same time.
     const Clock::time_point now = Clock::now();
     if (looks == looks_between)
       until = now + std::min<Clock::duration>(driver_.spin(), kLongestSpin);
@@ -176,9 +178,9 @@ bool Engine::spin_until(bool carried, Advance advance) {
   }
 }
 
-/// Called on a caller's thread. Returns false if an exception occurred; all groups have then
-/// failed. If the messages read here require work, wakes the progress thread, because its poll()
-/// does not report bytes that this thread has already read.
+/// Calls look_beside() on a caller's thread. Returns false if an exception occurred; all groups
+/// have then failed. If the messages read here require work, wakes the progress thread, because its
+/// poll() does not report bytes that this thread has already read.
 bool Engine::look_beside_safely(Clock::time_point now) {
   const bool was_idle = groups_.idle();
   bool safe = true;

@@ -41,7 +41,7 @@ std::string list(const Standings& standings, Standing which) {
 }
 
 /// Throws PeerError if the group must not continue with the members that are present, or if the
-/// others have excluded this rank.
+/// other members have excluded this rank.
 void check_survivors(const std::string& call, GroupRank self, const Standings& standings) {
   if (standings[self] != Standing::present) {
     throw PeerError(fmt::format(
@@ -92,14 +92,14 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
     throw;
   }
   if (compression.codec != Codec::none && group->is_one_node() && ranks.front() == rank()) {
-    log_.info(
-        "sums of group '{}' are exact, because its ranks share memory, where {} would save nothing",
-        name, describe(compression));
+    log_.info("group '{}' does not compress sums: its ranks share memory, so {} would save nothing",
+              name, describe(compression));
   }
   return group;
 }
 
-/// Returns the node of each member, indexed by group rank; empty if no two members share a node.
+/// Returns the node number of each member, indexed by group rank; empty if no two members share a
+/// node.
 std::vector<int> Engine::nodes_of(const std::vector<WorldRank>& members) const {
   if (nodes().empty()) return {};
   std::map<int, int> counts;
@@ -151,7 +151,7 @@ Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
   if (done && search->error()) std::rethrow_exception(search->error());
   if (standings.empty()) {
     throw TimeoutError(fmt::format(
-        "{} timed out after {} ms: rank{} {} did not call it; every remaining rank must call it",
+        "{} timed out after {} ms: rank{} {} did not call it; every surviving rank must call it",
         call, timeout.count(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
   }
   check_survivors(call, group->membership().rank, standings);

@@ -1,4 +1,5 @@
-// The driven part of Engine: what it does in one pass, and the events that end its sleep.
+// The part of Engine that its Driver calls: the work of one pass, and the events that end the
+// driver's sleep.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
 }
 
 /// An exception on this rank fails its groups, which announce the failure to their other members.
-/// It does not end the process.
+/// The exception does not end the process.
 bool Engine::pass() {
   try {
     return move();
@@ -62,8 +63,8 @@ void Engine::take_in() noexcept {
   taken_.clear();
 }
 
-/// An exception in the handling of one submitted item, such as std::bad_alloc, must not lose the
-/// other items.
+/// Runs `action` for one submitted item. An exception, such as std::bad_alloc, fails only the
+/// item's group, so that the other items are still handled.
 void Engine::attempt(GroupState& group, const std::function<void()>& action,
                      const std::shared_ptr<Operation>& operation) noexcept {
   try {
@@ -86,8 +87,8 @@ void Engine::look_beside(Clock::time_point now) {
   if (now >= next_watch_) keep_time(now);
 }
 
-/// Handles control messages and new links. Handles peers that a transport has found unreachable
-/// first, so that the links that then end are attributed to their loss.
+/// Handles control messages and new links. Peers that a transport has found unreachable are handled
+/// first. Links that end as a result are thus attributed to the loss of the peer.
 void Engine::hear_and_connect(Clock::time_point now) {
   next_look_ = now + between_looks_;
   for (const auto& [peer, reason] : links_.take_lost()) {
@@ -127,7 +128,8 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
   for (const auto& [other, relay] : met_.relayed) {
     if (relay != peer.number() || !peers_.connected(WorldRank(other))) continue;
     const std::string without = fmt::format(
-        "it can no longer be reached, because rank {} relayed its connections: {}", peer, reason);
+        "it can no longer be reached, because its connections passed through rank {}: {}", peer,
+        reason);
     peers_.give_up(WorldRank(other), without);
     lose(WorldRank(other), without, transport::Loss::silence);
   }
@@ -136,7 +138,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
 void Engine::keep_time(Clock::time_point now) {
   next_watch_ = now + kWatch;
   if (size() > 1 && now >= heart_.next_beat()) {
-    hear_and_connect(now);  // a peer whose messages have arrived is not silent
+    hear_and_connect(now);  // so that a peer whose messages have arrived is not silent
     beat(now);
   }
   groups_.departing().sweep(now);

@@ -12,13 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Time within which the driving thread must release the progress lock. After that, the status
+/// Time within which the driving thread must release the progress lock. Otherwise the status
 /// contains `"answers": false` and no groups or peers.
 constexpr std::chrono::milliseconds kForTheDriver{500};
 /// Time within which the other ranks must answer. The client waits for two seconds in all.
 constexpr std::chrono::milliseconds kForTheOthers{800};
 
-/// Texts of the operating system and of other ranks may not be valid UTF-8.
+/// Returns the JSON as text. Replaces invalid UTF-8, which texts of the operating system and of
+/// other ranks may contain.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -50,7 +51,7 @@ Json json_of(const Membership& membership) {
           {"members", std::move(members)}};
 }
 
-/// Bytes that passed through the links to each rank of the job, in the groups that exist.
+/// Bytes that passed through this rank's links to one peer, in all groups that exist.
 struct LinkBytes {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
@@ -66,7 +67,7 @@ void add_bytes(const GroupState& group, ByRank<WorldRank, LinkBytes>& bytes) {
 
 }  // namespace
 
-/// The part of the status that needs no lock.
+/// Returns the part of the status that needs no lock.
 Json Engine::identity() const {
   const FlightOrigin& origin = recorder_->origin();
   const MetricsSummary counted = options_.metrics->summary();
@@ -121,8 +122,8 @@ std::string Engine::status_json() {
   return text_of(shown);
 }
 
-/// The report for other ranks. It leaves out what the rank that asks knows or can do without, if
-/// the text would be too long.
+/// Returns this rank's report for other ranks. If the text would be too long, omits the peers and,
+/// if necessary, the groups.
 std::string Engine::report() {
   Json shown = status();
   std::string text = text_of(shown);

@@ -56,8 +56,9 @@ bool install(int signal) {
   return ::sigaction(signal, &ours, nullptr) == 0;
 }
 
-/// Frees the context's element. The handler stays installed, because SIGUSR1 would end the process
-/// by default, and the operator may not know that the job's last group has just ended.
+/// Frees the context's element. The handler stays installed, because the signal's default action
+/// would end the process. The operator may send the signal without knowing that the job's last
+/// group has just ended.
 void remove(WokenContext& context) {
   const std::lock_guard lock(registry_mutex());
   context.flag.store(nullptr);

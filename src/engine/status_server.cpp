@@ -30,7 +30,7 @@ constexpr std::chrono::seconds kPatience{2};
 /// Pause after a connection that failed, in milliseconds.
 constexpr int kAfterError = 100;
 
-/// Throws Error if the text cannot be sent within kPatience.
+/// Sends the whole text. Throws Error if the connection fails or this takes longer than kPatience.
 void send_all(int socket, std::string_view text) {
   const Clock::time_point deadline = Clock::now() + kPatience;
   ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
@@ -41,10 +41,10 @@ void send_all(int socket, std::string_view text) {
       continue;
     }
     if (sent < 0 && errno != EAGAIN && errno != EINTR)
-      throw Error(fmt::format("cannot send: {}", std::strerror(errno)));
+      throw Error(fmt::format("cannot send the answer: {}", std::strerror(errno)));
     pollfd ready = {socket, POLLOUT, 0};
     ::poll(&ready, 1, milliseconds_until(deadline));
-    if (Clock::now() >= deadline) throw Error("the client does not read the answer");
+    if (Clock::now() >= deadline) throw Error("the process does not read the answer");
   }
 }
 

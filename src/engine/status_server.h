@@ -23,15 +23,16 @@ namespace mccl::engine {
 /// Owns one thread, which sleeps until a request, a signal or write_record() wakes it.
 class StatusServer {
  public:
-  /// The answers to requests, as JSON. Called on the server's thread. Unset ones are refused.
+  /// Functions that return the answers to requests, as JSON. Called on the server's thread. If the
+  /// function for a request is unset, the client receives an error.
   struct Sources {
     std::function<std::string()> status = {};  ///< The status of this rank.
     std::function<std::string()> others = {};  ///< The statuses of the other ranks.
   };
 
   /// If the socket or the thread cannot be created, for example because the folder belongs to
-  /// another user, logs the reason, and the rank runs without it. `recorder` and `log` must outlive
-  /// this object.
+  /// another user, logs the reason and goes on without the socket or thread. `recorder` and `log`
+  /// must outlive this object.
   StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log,
                Sources sources);
   /// Ends the thread, after it has written a record that write_record() requested.
@@ -61,7 +62,7 @@ class StatusServer {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> has_failed_{false};
   std::atomic<bool> signalled_{false};
-  std::shared_ptr<void> by_signal_;  ///< Null if no signal is handled.
+  std::shared_ptr<void> by_signal_;  ///< From on_record_signal(); null if no signal is handled.
   std::thread thread_;
 };
 

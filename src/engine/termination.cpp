@@ -22,8 +22,8 @@
 namespace mccl {
 namespace {
 
-/// Time limit for all registered functions together. Launchers send SIGKILL some seconds after
-/// SIGTERM.
+/// Time limit for all registered functions together. It is short because launchers send SIGKILL
+/// some seconds after SIGTERM.
 constexpr std::chrono::seconds kPatience{3};
 
 /// State for the signal handler, which may use only async-signal-safe functions: the descriptor to
@@ -34,7 +34,7 @@ std::atomic<pid_t> listener{0};
 std::atomic<int> handling{0};
 std::atomic<bool> ending{false};
 
-/// Async-signal-safe.
+/// Ends the process by the default action of SIGTERM. Async-signal-safe.
 [[noreturn]] void die_of_it() {
   ::signal(SIGTERM, SIG_DFL);
   sigset_t only;
@@ -48,7 +48,8 @@ std::atomic<bool> ending{false};
 void on_signal(int) {
   const int error = errno;
   handling.fetch_add(1);
-  // There is no thread to wake in a forked child, or once nothing is left to close.
+  // There is no thread to wake in a forked child, or once all registered functions have been
+  // removed.
   if (listener.load() != ::getpid()) die_of_it();
   ending.store(true);
   const char byte = 1;
@@ -66,7 +67,8 @@ void wait_for_the_end() {
 
 class Termination {
  public:
-  /// Returns false if the program handles or ignores SIGTERM, or if no thread can be started.
+  /// Registers `end` under the key `name`. Returns false if the program handles or ignores SIGTERM,
+  /// or if no thread can be started.
   bool add(const void* name, std::function<void()> end) {
     const std::lock_guard lock(mutex_);
     if (!listen()) return false;
@@ -118,8 +120,8 @@ class Termination {
     return ::sigaction(SIGTERM, &ours, nullptr) == 0;
   }
 
-  /// Restores SIGTERM and ends the thread. No-op if the signal has arrived, because it is then
-  /// about to end the process.
+  /// Restores the default action of SIGTERM and ends the thread. No-op if SIGTERM has arrived,
+  /// because wait() is then about to end the process.
   void stop_listening() {
     listener.store(0);
     while (handling.load() > 0) std::this_thread::yield();

@@ -2,8 +2,8 @@
 //
 // If the kernel has to clean up a device, its queue pairs and pages stay in use for a while; on
 // Apple's devices, until the next boot. If SIGTERM has its default action, at_termination()
-// installs a handler, which stays as long as there is something to close. A program that handles
-// SIGTERM itself keeps its own handler.
+// installs a handler, which stays until all objects that it returned are destroyed. A program that
+// handles SIGTERM itself keeps its own handler.
 #pragma once
 
 #include <functional>

@@ -13,7 +13,7 @@ namespace mccl::kernels {
 struct FoldArguments {
   std::span<const void* const> operands;  ///< At least one.
   void* dst;
-  std::size_t n;  ///< In elements.
+  std::size_t n;  ///< Number of elements of each operand.
   /// The sum is divided by this before it is rounded; only for kind avg of floats and complex
   /// numbers.
   int divisor = 1;

@@ -11,7 +11,7 @@
 
 #include "kernels/fold_loop-inl.h"
 
-// 1 for instruction sets that convert f16 in hardware. On the others, Highway's emulation is not
+// 1 for instruction sets that convert f16 in hardware. On other sets, Highway's emulation is not
 // used, because it truncates.
 #undef MCCL_KERNELS_HARDWARE_F16
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)
@@ -47,7 +47,8 @@ struct HalfLanes {
   }
 };
 
-/// bfloat16 is the upper half of an f32. Each u32 holds an even element (low) and an odd one.
+/// bfloat16 is the upper half of an f32. Each u32 holds an even element in its lower half and an
+/// odd element in its upper half.
 struct Bf16Lanes : HalfLanes {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     const auto both = load_at(U32(), from);
@@ -87,8 +88,8 @@ struct F16Lanes : HalfLanes {
 
 #else
 
-// widened() and narrowed() are not inlined, because each loop would contain a dozen copies of them,
-// which few machines run.
+// widened() and narrowed() are not inlined, because each loop would contain a dozen copies of code
+// that few machines run.
 struct F16Lanes : HalfLanes {
   HWY_INLINE Values load(const std::uint8_t* from) const {
     const auto both = load_at(U32(), from);
@@ -129,7 +130,8 @@ struct F16Lanes : HalfLanes {
     const auto rounding = hn::Add(odd, hn::Set(U32(), 0xFFF));
     const auto rebiased = hn::Sub(magnitude, hn::Set(U32(), (127u - 15u) << 23));
     const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, rounding));
-    // The last bit of 0.5f is worth 2^-24, as in an f16 subnormal, so the addition rounds to it.
+    // The last bit of 0.5f has the value 2^-24, as in an f16 subnormal, so the addition rounds to
+    // f16.
     const auto half = hn::Set(F32(), 0.5f);
     const auto sum = hn::Add(hn::BitCast(F32(), magnitude), half);
     const auto subnormal = hn::Sub(hn::BitCast(U32(), sum), hn::BitCast(U32(), half));

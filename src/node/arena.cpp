@@ -91,19 +91,19 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
 Mapping Mapping::of(const Descriptor& file, std::size_t offset, std::size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
                       static_cast<off_t>(offset));
-  if (data == MAP_FAILED) fail("map it");
+  if (data == MAP_FAILED) fail("map the memory");
   return {static_cast<std::byte*>(data), bytes};
 }
 
 Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t bytes) {
   void* room =
       ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | kNoReserve, -1, 0);
-  if (room == MAP_FAILED) fail("find address space to map it twice");
+  if (room == MAP_FAILED) fail("find address space to map the memory twice");
   Mapping both(static_cast<std::byte*>(room), 2 * bytes);
   for (const std::size_t at : {std::size_t{0}, bytes}) {
     void* half = ::mmap(both.data() + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                         file.get(), static_cast<off_t>(offset));
-    if (half == MAP_FAILED) fail("map it twice");
+    if (half == MAP_FAILED) fail("map the memory twice");
   }
   return both;
 }
@@ -113,23 +113,24 @@ Descriptor make_memory_file(std::size_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw Error(
         fmt::format("shared memory: a file of {} bytes is needed, but files are limited to {} "
-                    "bytes (see ulimit -f)",
+                    "bytes; raise the limit (ulimit -f)",
                     bytes, limit.rlim_cur));  // ftruncate() would raise SIGXFSZ instead of failing
   }
 #ifdef __linux__
   Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file) fail("create it");
+  if (!file) fail("create a memory file");
 #else
   std::random_device random;
   const std::string name = fmt::format("/mccl-{:08x}{:08x}", random(), random());
   Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
-  if (!file) fail("create it");
+  if (!file) fail("create a memory file");
   ::shm_unlink(name.c_str());
   ::fcntl(file.get(), F_SETFD, FD_CLOEXEC);
 #endif
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) fail("size it");
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
+    fail("set the size of the memory file");
 #ifdef __linux__
-  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) fail("seal it");
+  if (::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) fail("seal the memory file");
 #endif
   return file;
 }
@@ -258,8 +259,8 @@ bool Arena::take_spare(std::size_t bytes, Range& range) {
 
 Range Arena::allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared) {
   collect();
-  // Reserve what a later release needs. At most one free place precedes each range, and one follows
-  // the last.
+  // Reserve the heap memory that a later release needs. At most one free place precedes each range,
+  // and one follows the last range.
   free_.reserve(ranges_ + 2);
   retired_.reserve(ranges_ + 1);
   spare_.reserve(ranges_ + 1);
@@ -288,7 +289,7 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
     throw Error("shared memory: a peer's memory is too small to be an arena");
   first_page_ = Mapping::of(file_, 0, page_bytes());
   if (header().magic != ArenaHeader::kMagic) {
-    throw Error("shared memory: a peer's memory is not an arena of this version");
+    throw Error("shared memory: a peer's memory is not an arena of this version of MCCL");
   }
 }
 

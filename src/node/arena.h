@@ -30,8 +30,8 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). The system adds each
-  /// page at its first access, which delays a call less than adding all pages at once. Throws
+  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). The system maps each
+  /// page at its first access, which delays a call less than mapping all pages at once. Throws
   /// Error.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
   /// Maps the same bytes at two consecutive places, so that an access past the end continues at the
@@ -78,7 +78,7 @@ class Arena;
 
 /// A range of this process's own arena. Destroying the object releases the range. Once all readers
 /// have also released it, the memory is reused, or returned to the system if possible. If a reader
-/// dies before that, the memory stays in use.
+/// dies before it has released the range, the memory stays in use.
 class Range {
  public:
   Range() = default;
@@ -98,7 +98,7 @@ class Range {
 };
 
 /// This process's shared memory, from which it allocates ranges. Not thread-safe. The capacity is
-/// address space only: memory is allocated range by range, and the first page is the arena's own.
+/// address space only: memory is allocated range by range. The first page holds the ArenaHeader.
 /// Only allocate() allocates heap memory: it also reserves the heap memory that releasing the range
 /// needs, so that a release cannot fail.
 class Arena : public std::enable_shared_from_this<Arena> {
@@ -170,7 +170,7 @@ class PeerRange {
   Mapping mapping_;
 };
 
-/// A peer's arena, given the file whose descriptor the peer has passed.
+/// A peer's arena, in the file whose descriptor the peer has passed.
 class PeerArena {
  public:
   PeerArena() = default;
@@ -180,13 +180,13 @@ class PeerArena {
   explicit operator bool() const { return static_cast<bool>(file_); }
   /// Throws CorruptionError if the place is not inside the arena.
   void check(const RangePlace& place) const;
-  /// Maps the place after check(). Also throws Error if it cannot be mapped.
+  /// Calls check(), and maps the place. Throws Error if the place cannot be mapped.
   PeerRange map(const RangePlace& place) const;
   /// Releases a range that this process was meant to read but has not mapped, because the owner
-  /// waits until every reader has released the range. Maps and unmaps the range; unmapping counts
-  /// as the release. Throws CorruptionError if the place is not inside the arena. If the range
-  /// cannot be mapped here, it stays in use: the owner cannot reuse its memory, but no data are at
-  /// risk.
+  /// reuses the memory only when every reader has released the range. Maps and unmaps the range;
+  /// unmapping counts as the release. Throws CorruptionError if the place is not inside the arena.
+  /// If the range cannot be mapped here, it stays in use: the owner cannot reuse its memory, but no
+  /// data are at risk.
   void let_go_of(const RangePlace& place) const;
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   const Descriptor& file() const { return file_; }

@@ -177,8 +177,9 @@ std::vector<Descriptor> LocalConnection::receive(std::span<std::byte> bytes,
           fail("cannot receive the file descriptors that a process on this host sent", errno);
       }
     }
-    // If this process may not have more descriptors, the system drops some of those passed and sets
-    // MSG_CTRUNC. If kMostDescriptors arrived, the flag means only that the sender passed too many.
+    // If this process may not have more descriptors, the system drops some of the passed
+    // descriptors and sets MSG_CTRUNC. If kMostDescriptors arrived, the flag means only that the
+    // sender passed too many.
     if ((message.msg_flags & MSG_CTRUNC) != 0 && descriptors.size() < kMostDescriptors) {
       fail("cannot receive the file descriptors that a process on this host sent", EMFILE);
     }
@@ -207,7 +208,7 @@ LocalConnection LocalListener::accept(Clock::time_point deadline) const {
     wait_readable(socket_, deadline);
     Descriptor accepted(::accept(socket_.get(), nullptr, nullptr));
     if (!accepted && (errno == EINTR || errno == EAGAIN || errno == ECONNABORTED)) continue;
-    if (!accepted) fail("cannot accept a process on this host", errno);
+    if (!accepted) fail("cannot accept a connection from a process on this host", errno);
     ::fcntl(accepted.get(), F_SETFD, FD_CLOEXEC);
     raise_no_signal(accepted.get());
     return LocalConnection(std::move(accepted));

@@ -21,8 +21,8 @@ std::string status_folder();
 /// other users can enter the folder.
 std::string make_status_folder();
 
-/// Requests that a rank accepts on its status socket: for its flight record, and for its status.
-/// The digit is the version of the protocol.
+/// Requests that a rank accepts on its status socket: for its flight record, for its status, and
+/// for the statuses of the other ranks. The digit is the version of the protocol.
 inline constexpr std::size_t kRequestBytes = 8;
 inline constexpr std::string_view kRequestRecord = "record1\n";
 inline constexpr std::string_view kRequestStatus = "status1\n";
@@ -40,10 +40,10 @@ class LocalConnection {
   LocalConnection() = default;
   explicit LocalConnection(Descriptor socket) : socket_(std::move(socket)) {}
 
-  /// Connects without waiting. `name` is that of a LocalListener. The connection is empty if no
+  /// Connects without waiting. `name` is the name of a LocalListener. The connection is empty if no
   /// process of this machine (or container) listens under the name, or if the listener's queue is
-  /// full. In the latter case the second value is true, and a retry may succeed. Throws Error if no
-  /// socket can be made.
+  /// full. If the queue is full, the second value is true, and a retry may succeed. Throws Error if
+  /// no socket can be made.
   static std::pair<LocalConnection, bool> dial(const std::string& name);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }

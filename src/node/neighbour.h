@@ -25,7 +25,7 @@ struct SharedMemory {
   std::shared_ptr<Arena> arena;  ///< This rank's arena; null if it shares no memory.
   Neighbours neighbours;
   /// Node number of each rank of the job, equal on all ranks. Any two ranks with the same number
-  /// share memory. Empty if no two ranks do.
+  /// share memory. Empty if no two ranks share memory.
   std::vector<int> nodes;
 
   /// Returns null if `rank` does not share memory with this rank.

@@ -5,9 +5,9 @@
 // broadcasts. Its consecutive calls therefore use different memory. A call publishes data: it
 // writes them to its rank's part and then arrives, which increments the rank's count of arrivals.
 // Each call has a head with this count and space for a small publication, so that a small call
-// moves one cache line. A call that publishes more also gets blocks of the row, which calls use as
-// a ring. By the time a block is reused, it has left its readers' caches; a write to a cached block
-// would be slow. The count of arrivals is never reset.
+// moves one cache line. A call that publishes more also gets blocks of the rank's row of blocks,
+// which its calls use as a ring. By the time a block is reused, it has left its readers' caches; a
+// write to a cached block would be slow. The count of arrivals is never reset.
 //
 // A rank reuses a head or a block only when every neighbour has arrived in the call after the one
 // that last used it, and has therefore finished reading it.
@@ -104,13 +104,13 @@ class BlockRow {
     std::size_t offset = 0;      ///< Offset of the place in the row, in bytes.
     std::uint64_t last_use = 0;  ///< The last call that used any part of the place; 0 if none.
   };
-  /// Assigns a place to the call with number `call`, which must be greater than all earlier ones.
-  /// `bytes` must be at most half of the row.
+  /// Assigns a place to the call with number `call`, which must be greater than the numbers of all
+  /// earlier calls. `bytes` must be at most half of the row.
   Place take(std::size_t bytes, std::uint64_t call);
 
  private:
   std::vector<std::uint64_t> last_use_;  // for each block: the last call that used it
-  std::size_t next_ = 0;                 // index of a block
+  std::size_t next_ = 0;                 // index of the block after the last place taken
 };
 
 /// This rank's view of its group's window: its own memory and that of its neighbours. Used under
@@ -121,7 +121,7 @@ class Window {
     int rank;
     PeerRange range;
     Bell bell;
-    /// The memory of `range`. The caller may set another mapping of it.
+    /// The memory of `range`, or another mapping of the same memory.
     std::span<std::byte> memory = range.memory();
   };
 
@@ -177,7 +177,7 @@ class Window {
   /// have strayed, or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    /// This rank's description of its own call in place of `theirs`; valid only if `is_over`.
+    /// This rank's description of the call that it made instead; valid only if `is_over`.
     std::span<const std::byte, kLabelBytes> ours;
     bool is_over;  ///< True if the differing call precedes the current one.
   };
@@ -210,10 +210,11 @@ class Window {
   // Calls are numbered from 1.
   std::uint64_t call_ = 0;
   std::uint64_t base_ = 0;                  // this rank's arrivals before this call
-  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: base_ + 1 of that call
-  std::uint64_t awaited_ = 0;   // open() succeeds once all neighbours have begun this call
+  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: base_ + 1 in that call
+  // Number of the call in which all neighbours must have arrived before open() succeeds.
+  std::uint64_t awaited_ = 0;
   std::uint32_t arrivals_ = 0;  // number of times that this rank arrives in this call
-  std::uint32_t arrived_ = 0;   // number of times that this rank has arrived so far
+  std::uint32_t arrived_ = 0;   // number of times that this rank has arrived in this call so far
   bool open_ = false;
   int stray_ = -1;
 

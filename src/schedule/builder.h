@@ -71,7 +71,8 @@ class ScheduleBuilder {
   /// Appends the step unchanged. Returns its index.
   std::uint32_t append(const Step& step);
 
-  /// Makes step `later` wait for step `earlier`, with which it shares no data.
+  /// Makes step `later` wait for step `earlier`. Needed only if the two steps share no data,
+  /// because finish() finds all other dependencies.
   void after(std::uint32_t earlier, std::uint32_t later);
 
   /// Computes the steps that each step waits for, and returns the schedule.
@@ -95,7 +96,7 @@ class ScheduleWriter {
  protected:
   explicit ScheduleWriter(const Problem& problem) : p_(problem), builder_(problem) {}
 
-  /// The ranks that are `distance` above and below this one.
+  /// The ranks that are `distance` above and below this rank, modulo the size of the group.
   int up(int distance) const { return wrap(p_.rank + distance, p_.size); }
   int down(int distance) const { return wrap(p_.rank - distance, p_.size); }
 

@@ -9,7 +9,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Maximum number of steps of the search for a ring. If none is found in time, the tree is used.
+/// Maximum number of steps of a search for a ring. A search that takes more steps finds no ring.
 constexpr int kMostSteps = 200'000;
 /// Rates within this ratio count as equal, because measured rates vary.
 constexpr double kAlike = 0.75;
@@ -83,8 +83,8 @@ double CableMap::rate(int a, int b) const {
   return joint == joints_.end() ? 0 : joint->second.bytes_per_s;
 }
 
-/// Thresholds for the rates of joints between members, the fastest first. Rates that count as equal
-/// give one threshold.
+/// Returns thresholds for the rates of joints between members, the highest first. Rates that count
+/// as equal give one threshold.
 std::vector<double> CableMap::rates() const {
   std::vector<double> found;
   for (int a = 0; a < size(); ++a) {

@@ -23,18 +23,18 @@ constexpr std::size_t kLargeSum = std::size_t{8} << 20;
 /// Maximum number of steps of a schedule. In a longer schedule, making and storing the steps costs
 /// more than finer pieces gain.
 constexpr double kMostSteps = 4096;
-/// The same limit for schedules through a window, whose steps per rank grow with the number of
-/// ranks. A schedule of this length takes 60 MB.
+/// Maximum number of steps of a schedule through a window, whose steps per rank grow with the
+/// number of ranks. A schedule of this length takes 60 MB.
 constexpr double kMostWindowSteps = 5e5;
 /// A later candidate must beat the best by this factor, so among equals the first one wins.
 constexpr double kBetter = 0.999;
 /// If a chunk takes this many times as long as the best smaller chunk, larger ones are not tried.
 constexpr double kHopeless = 1.2;
-/// A coded sum is worthwhile if it takes less than this fraction of the time of an exact one.
+/// A coded sum is worthwhile if it takes less than this fraction of the time of an exact sum.
 constexpr double kWorthRounding = 0.9;
 /// Maximum size of a group in which all ranks may send to all others at the same time.
 constexpr int kSmallGroup = 8;
-/// Chunk of an uneven all_to_all, whose ranks do not know how much the others have to move.
+/// Chunk of an uneven all_to_all, whose ranks do not know how much data other pairs exchange.
 constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
 
 std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Facts& facts) {
@@ -178,8 +178,8 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   std::vector<RankedChoice> candidates;
   for (const Algorithm algorithm : algorithms)
     candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
-  // If some algorithms send every message over a single cable, only those are considered. A relayed
-  // message occupies another rank and wakes one of its threads.
+  // If some algorithms send every message over a single cable, only these algorithms are
+  // considered. A relayed message occupies another rank and wakes one of its threads.
   const bool some_need_none = !std::ranges::all_of(candidates, &RankedChoice::needs_relays);
   if (some_need_none) std::erase_if(candidates, std::mem_fn(&RankedChoice::needs_relays));
   Choice best = candidates.front().choice;

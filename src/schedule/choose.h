@@ -28,16 +28,16 @@ struct Facts {
   /// Latency and rate of a link in shared memory, one way.
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
-  /// Part of latency_s and of shared_latency_s during which the rank itself works. During the rest,
-  /// the rank waits and can do other work.
+  /// Part of latency_s and of shared_latency_s during which the rank handles the message. During
+  /// the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time until the node's ranks see an arrival.
-  double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds between caches.
+  double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds data between caches.
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
-  double ranks_per_core = 1;             ///< Ranks per core on the fullest node; at least 1.
+  double ranks_per_core = 1;  ///< Highest number of ranks per core of a node, at least 1.
   /// Used if ranks_per_core exceeds 1; each is multiplied by ranks_per_core. switch_s is the time
   /// of a switch to another process, when ranks wait for each other. turn_s is the time that a
   /// shared core adds to a call that waits for no other rank.
@@ -62,8 +62,8 @@ struct Choice {
 
 struct Estimate {
   double seconds = 0;
-  /// Approximate number of steps of the busiest rank. If only some of the steps use the window,
-  /// only the other steps are counted.
+  /// Approximate number of steps of the busiest rank. If the algorithm also uses links, steps that
+  /// use the window are not counted.
   double steps = 0;
   /// True if some ranks must forward messages, because no cable joins the sender and the receiver.
   bool needs_relays = false;
@@ -79,8 +79,8 @@ class Estimator {
   Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 
-  /// Estimates the call with this chunk in place of the problem's. Builds small schedules, which
-  /// are reused for other chunks if possible.
+  /// Estimates the call with this chunk in place of the problem's chunk. Builds small schedules,
+  /// which are reused for other chunks if possible.
   Estimate at(std::size_t chunk);
 
  private:
@@ -95,12 +95,12 @@ class Estimator {
 };
 
 /// Returns the algorithm and chunk with the lowest predicted time, of all algorithms that can
-/// perform the problem. Takes nodes and window from the facts, and ignores the problem's own. For
-/// an all_to_all that is not `even`, only the size of the group decides, because the ranks do not
-/// know each other's counts.
+/// perform the problem. Takes nodes and window from the facts, not from the problem. For an
+/// all_to_all that is not `even`, only the size of the group decides, because the ranks do not know
+/// each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
-/// True if the coded sum is predicted to take at least a tenth less time than the exact one.
+/// True if the coded sum is predicted to take at least a tenth less time than the exact sum.
 bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// Returns the problem with nodes, window, ring and tree filled in from the facts.

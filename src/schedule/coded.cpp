@@ -14,8 +14,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Number of pieces whose contributions may be in flight while one piece is summed. Several pieces
-/// hide the wait of each piece for the slowest rank.
+/// Number of pieces whose contributions may be in flight while one piece is summed. With several
+/// pieces in flight, a rank waits less for contributions of the slowest rank.
 constexpr std::size_t kLead = 2;
 
 class CodedSums : public ScheduleWriter {
@@ -44,8 +44,8 @@ class CodedSums : public ScheduleWriter {
   Extent piece(Extent whole, std::size_t index) const { return nth(whole, index, chunk_); }
   std::size_t slot(std::size_t index) const { return index % slots_ * room_; }
 
-  /// Reserves memory for pieces, used in turn: outgoing contributions to each rank, incoming ones
-  /// from each rank, this rank's sum and the other ranks' sums.
+  /// Reserves memory for pieces, used in turn: outgoing contributions to each rank, incoming
+  /// contributions from each rank, this rank's sum and the other ranks' sums.
   void reserve(std::size_t longest, std::size_t pieces) {
     room_ = divide_up(longest, block_) * block_;
     slots_ = std::min(kSlots, pieces);
@@ -81,7 +81,8 @@ class CodedSums : public ScheduleWriter {
     for (int d = 1; d < p_.size; ++d) builder_.recv(down(d), operand(c, down(d), own.count));
   }
 
-  /// Sends the sum of the c-th piece of this rank's part to all ranks, and receives theirs.
+  /// Sends the sum of the c-th piece of this rank's part to all ranks, and receives the sums of the
+  /// c-th pieces of their parts.
   template <typename Part>
   void share(const Part& part, std::size_t c) {
     const Extent own = piece(part(p_.rank), c);

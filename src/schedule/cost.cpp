@@ -61,9 +61,9 @@ class Sample {
   }
 
   Problem problem;
-  double times = 1;   ///< Factor by which the real problem is larger.
-  double longer = 1;  ///< Length of the largest part relative to the mean.
-  double scale = 1;   ///< Factor by which the pieces of the real problem are larger.
+  double times = 1;   ///< Amount of data of the real problem relative to the sample, in pieces.
+  double longer = 1;  ///< Length of the largest part relative to the mean length of the parts.
+  double scale = 1;   ///< Size of a piece of the real problem relative to a piece of the sample.
 
  private:
   /// Makes the problem the same on all ranks, with parts of one size.

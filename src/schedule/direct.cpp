@@ -112,7 +112,7 @@ class Direct : public ScheduleWriter {
 
  private:
   /// Scratch memory for the operands of a few pieces. It is divided into areas that are used in
-  /// turn: `rooms` is their number, `room` the first of them.
+  /// turn: `rooms` is the number of areas, `room` the first area.
   struct Operands {
     Extent room;
     std::size_t rooms = 0;

@@ -83,7 +83,7 @@ class Hierarchical : public ScheduleWriter {
   }
 
   /// The rank of each node that exchanges data with other nodes: the root of the broadcast in its
-  /// own node, the first rank in the others.
+  /// own node, the first rank in every other node.
   std::vector<int> heads_of_nodes() const {
     std::vector<int> heads;
     for (const std::vector<int>& node : nodes_) heads.push_back(node[0]);

@@ -20,7 +20,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Number of sums of a node that may wait for encoding while the next one is computed.
+/// Number of sums of a node that may wait for encoding while the next sum is computed.
 constexpr std::size_t kSums = 2;
 
 class HierarchicalScatter : public ScheduleWriter {
@@ -92,7 +92,7 @@ class HierarchicalScatter : public ScheduleWriter {
     builder_.send(to[place_], out);
   }
 
-  /// Computes the sum through the window: every rank publishes the inputs that the others sum, and
+  /// Computes the sum through the window: every rank publishes the inputs that other ranks sum, and
   /// sums the pieces that belong to its own place.
   Region sum_of_node(std::size_t c, std::span<const int> to, Extent given) {
     const Region sum = scratch({sums_.offset + folds_++ % kSums * room_, given.count});

@@ -95,9 +95,9 @@ void check(const Problem& p) {
   if (p.collective != Collective::all_to_all) return;
   require_one_each(p.recv_counts, "counts to receive");
   if (p.counts[p.rank] != p.recv_counts[p.rank]) {
-    throw InvalidArgument(fmt::format(
-        "schedule: rank {} sends itself {} elements but receives {}: make the two equal", p.rank,
-        p.counts[p.rank], p.recv_counts[p.rank]));
+    throw InvalidArgument(
+        fmt::format("schedule: rank {} sends itself {} elements but expects {}: make the two equal",
+                    p.rank, p.counts[p.rank], p.recv_counts[p.rank]));
   }
 }
 

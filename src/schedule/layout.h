@@ -2,7 +2,7 @@
 // memories, its nodes, and whether it is valid.
 //
 // A part is one rank's share. A chunk is the largest message; a piece is the data of one message. A
-// segment is the data that a pipeline takes through its phases at a time. Its size is bounded so
+// segment is the data that passes through the phases of a pipeline together. Its size is bounded so
 // that it stays in cache.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace mccl::schedule {
 
-/// Number of pieces of each part in a segment. While one piece is in flight, the others keep the
-/// links busy. This must hold even if on the slowest link one piece takes as long as many pieces on
-/// the other links.
+/// Number of pieces of each part in a segment. While one piece is in flight, the other pieces keep
+/// the links busy. They must do so even if one piece takes as long on the slowest link as many
+/// pieces on the other links.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
 /// Numbers of slots of a window; each slot holds one piece. One-shot schedules have 16 slots, and
@@ -106,8 +106,8 @@ class Parts {
 constexpr int wrap(int value, int size) { return (value + size) % size; }
 
 /// Maps the memories of a rank's problem (input, output, scratch and blocks) to one range of
-/// addresses. Input and output share addresses where they are the same memory, so overlap is a
-/// comparison of numbers. All values are in elements.
+/// addresses. Input and output share addresses where they are the same memory, so two regions
+/// overlap if their addresses do. All values are in elements.
 struct Layout {
   std::size_t input_count = 0;
   std::size_t output_count = 0;
@@ -145,8 +145,8 @@ bool is_reduction(Collective collective);
 std::size_t total(const std::vector<std::size_t>& counts);
 
 /// Throws InvalidArgument if the problem is inconsistent: a rank or root outside the group, a list
-/// of the wrong length, a chunk of 0, or unequal counts for the all_to_all part of a rank to
-/// itself.
+/// of the wrong length, a chunk of 0, or an all_to_all in which the rank sends itself a different
+/// number of elements than it receives from itself.
 void check(const Problem& problem);
 
 /// The ranks of the node of `rank`, in rank order and including `rank`.

@@ -166,7 +166,8 @@ class OneShot : public ScheduleWriter {
     }
   }
 
-  /// Moves data from the ranks that publish to those that read: between the root and all others.
+  /// Moves data from the ranks that publish to the ranks that read: between the root and all other
+  /// ranks.
   template <typename Publish, typename Read>
   void flow(bool publishes, std::size_t count, Publish publish, Read read) {
     if (count == 0) return arrive_for_nothing();

@@ -78,8 +78,8 @@ Schedule all_reduce(const Problem& p) {
   return builder.finish();
 }
 
-/// Requires a power of two. After round k, a rank holds the parts of its aligned group of 2^(k + 1)
-/// ranks.
+/// Requires that the number of ranks is a power of two. After round k, a rank holds the parts of
+/// its aligned group of 2^(k + 1) ranks.
 Schedule all_gather(const Problem& p) {
   ScheduleBuilder builder(p);
   const Parts parts(p.counts);

@@ -32,7 +32,7 @@ class RingDirection {
   int received_gathering(int phase) const { return behind(phase + 1); }
 
  private:
-  /// The rank that is `places` places behind this one in this direction.
+  /// The rank that is `places` places behind this rank in this direction.
   int behind(int places) const {
     const int place = wrap(place_ - direction_ * places, size_);
     return order_.empty() ? place : order_[static_cast<std::size_t>(place)];

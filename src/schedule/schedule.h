@@ -25,9 +25,9 @@
 
 namespace mccl::schedule {
 
-/// The memory that a region lies in. The last two hold blocks of a codec: `coded` the contributions
-/// of single ranks, and `sums` their sums. Their offsets and counts are in elements too, and every
-/// region in them starts at a block boundary.
+/// The memory that a region lies in. `coded` and `sums` hold blocks of a codec: `coded` holds the
+/// contributions of single ranks, `sums` the sums of contributions. Offsets and counts in these two
+/// are in elements too, and every region in them starts at a block boundary.
 enum class Space : std::uint8_t { input, output, scratch, coded, sums };
 constexpr bool holds_blocks(Space space) { return space >= Space::coded; }
 
@@ -39,7 +39,7 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Bytes that a region occupies. `element_bytes` applies only where the region holds no blocks.
+/// Bytes that a region occupies. `element_bytes` is used only if the region holds no blocks.
 inline std::size_t byte_count(const Region& region, std::size_t element_bytes,
                               const Coding& coding) {
   if (!holds_blocks(region.space)) return region.count * element_bytes;
@@ -58,7 +58,7 @@ enum class StepKind : std::uint8_t {
   /// starts at src.offset (src.count == operands * dst.count).
   fold,
   encode,  ///< dst = src rounded to the codec; dst holds blocks
-  decode,  ///< dst = src decoded; src holds blocks that `peer` (or this rank) encoded
+  decode,  ///< dst = src decoded; src holds blocks that `peer`, which may be this rank, encoded
   /// dst = sum of `operands` adjacent coded regions, one per rank or per node. Each has dst.count
   /// elements padded to whole blocks; the first starts at src.offset. The sum is rounded again if
   /// dst holds blocks.
@@ -68,7 +68,7 @@ enum class StepKind : std::uint8_t {
   await,  ///< waits until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
   read,   ///< dst = the data that `peer` published at `window`
   /// dst = op over the ranks of the node in rank order: src of this rank, and the data that the
-  /// others published at `window` (src may equal dst)
+  /// other ranks published at `window` (src may equal dst)
   read_fold,
 };
 
@@ -141,9 +141,8 @@ struct Problem {
   std::vector<int> nodes = {};
   /// Capacity of a rank's window in elements; 0 if there is no window.
   std::size_t window = 0;
-  /// Used where cables do not join every pair of ranks (cable_map.h). An order of the ranks in
-  /// which a cable joins each rank to the next, and the last to the first. Empty if there is no
-  /// such order, or if every pair is joined.
+  /// An order of the ranks in which a cable joins each rank to the next, and the last to the first
+  /// (cable_map.h). Empty if there is no such order, or if cables join every pair of ranks.
   std::vector<int> ring = {};
   /// A tree along the cables: the parent of each rank, or -1 for the root. Empty if the cables join
   /// every pair or do not connect all ranks.
@@ -184,7 +183,7 @@ enum class Algorithm : std::uint8_t {
   pairwise,       ///< size - 1 exchanges, each with a different partner
   dissemination,  ///< a barrier in log2(size) rounds
   one_shot,       ///< through the window: every rank reads all data that it needs
-  two_shot,       ///< through the window: every rank reduces a part and reads the others' results
+  two_shot,       ///< through the window: every rank reduces one part, and reads all other parts
   hierarchical,   ///< reduces inside nodes, exchanges between nodes, distributes inside nodes
   cable_tree,     ///< along a tree of cables, where cables do not join every pair
 };

@@ -10,11 +10,11 @@ namespace mccl::schedule {
 namespace {
 
 // Assumptions about links. They were set when schedules first ran over TCP between processes of one
-// machine; those measurements were not kept. Halving or doubling one changes at most 2 % of the
-// choices, and the algorithm then chosen takes at most 10 % longer.
+// machine; those measurements were not kept. Halving or doubling an assumption changes at most 2 %
+// of the choices, and the algorithm then chosen takes at most 10 % longer.
 
-/// Messages that several senders send to one rank at a time take kCrowding longer for each sender
-/// after the first, and at most kMostCrowding longer. Both are fractions.
+/// If several ranks send to one rank at the same time, their messages take longer: by the fraction
+/// kCrowding for each sender after the first, and by kMostCrowding at most.
 constexpr double kCrowding = 0.03;
 constexpr double kMostCrowding = 0.2;
 /// Pieces of more than kCachedPiece bytes have left the core's cache when the next stage reads
@@ -23,18 +23,19 @@ constexpr double kMostCrowding = 0.2;
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
 /// Size in bytes. A fold whose operands take more than this runs at the rate of memory, and so do
-/// copies and codecs in larger calls.
+/// copies and codecs in calls with more data than this.
 constexpr double kCachedOperands = 4 << 20;
 /// Extra cost of data that is kept in scratch memory and forwarded, as a fraction of a transfer.
 constexpr double kKeeping = 0.5;
 
 // Assumptions about windows, fitted to the 127 results of `mccl bench all` with two to four
-// processes on two cores of an EPYC 9004. Doubling or halving the ramp of spilled() or
-// kCrowdedMemory changes one choice in 1274, kArrival two, and kFlow 16.
+// processes on two cores of an EPYC 9004. Of 1274 choices, doubling or halving the ramp of
+// spilled() or kCrowdedMemory changes one, kArrival two, and kFlow (cost.cpp) 16.
 
-/// Time that each further neighbour adds to a meeting (kArrival), and fixed time of a piece
-/// (kPiece). Both are relative to Facts::window_latency_s. A measurement with two ranks cannot
-/// separate these three times. With more ranks than cores, a process switch hides them.
+/// In units of Facts::window_latency_s: the time that each further neighbour adds to
+/// StepTimes::meeting() (kArrival), and StepTimes::piece() (kPiece). They are assumed, because a
+/// measurement with two ranks cannot separate them from the latency. With more ranks than cores,
+/// the time of a process switch hides them.
 constexpr double kArrival = 0.5;
 constexpr double kPiece = 1;
 /// Slowdown of memory accesses if processes take turns on a core, because they evict each other's
@@ -86,7 +87,7 @@ StepTimes::StepTimes(const Problem& problem, std::size_t element_bytes, const Fa
   latency_ = in_shared_memory ? facts.shared_latency_s : facts.latency_s;
   // A rank spends at most the latency of a message on handling it.
   work_ = std::min(latency_, in_shared_memory ? facts.shared_message_work_s : facts.message_work_s);
-  // Along cables, the walk counts the bytes on each cable.
+  // Along cables, walk() adds the time of the bytes on each cable, so the link itself adds none.
   byte_ = facts.cables ? 0
                        : 1 / (in_shared_memory ? facts.shared_bytes_per_s / facts.ranks_per_core
                                                : facts.bytes_per_s);

@@ -10,10 +10,10 @@
 
 namespace mccl::schedule {
 
-/// Bytes that a rank moves through its node's window, and its buffers.
+/// Bytes that a rank moves through its node's window, and properties of the rank's buffers.
 struct Handled {
   double copied = 0;     ///< Bytes copied or added between the rank's buffers and the windows.
-  double of_memory = 0;  ///< Bytes of the rank's buffers read and written if no cache holds them.
+  double of_memory = 0;  ///< Bytes read from and written to the buffers if no cache holds them.
   double held = 0;       ///< Size of the rank's buffers, in bytes.
 };
 
@@ -33,7 +33,8 @@ class StepTimes {
   double latency() const { return latency_; }
   /// Time for which a message occupies the sender's outgoing and the receiver's incoming link.
   double message(double bytes) const;
-  /// Factor by which a message takes longer if its receiver receives from `flows` ranks at a time.
+  /// Factor by which a message takes longer if its receiver receives from `flows` ranks at the same
+  /// time.
   double crowding(int flows) const;
   /// Extra time of data that the rank keeps in scratch memory and forwards.
   double keeping(const Schedule& schedule) const;

@@ -12,8 +12,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Reduces a piece over the children and sends it to the parent. `sum` receives the partial sum of
-/// a rank with children; at the root it becomes the result.
+/// Reduces this rank's piece `own` and the partial results of its children, and sends the result to
+/// the parent. `sum` receives the result if the rank has children.
 void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region& sum) {
   const bool root = tree.parent < 0;
   for (const int child : tree.children) {

@@ -89,11 +89,11 @@ class Walk {
     std::uint32_t first = 0;  ///< Number of the first step.
     Resource outgoing, incoming, processor;
     std::vector<std::uint32_t> coming;  ///< Number of messages in flight to this rank, by sender.
-    int flows = 0;                      ///< Number of senders with a message in flight.
-    std::vector<double> arrivals;       ///< Times of the arrivals so far.
-    std::size_t met = 0;                ///< Number of this rank's arrivals at its last meeting.
-    std::vector<std::uint32_t> node;    ///< Ranks whose arrivals this rank may await.
-    std::uint32_t awaiting = kNone;     ///< Step that awaits arrivals of other ranks.
+    int flows = 0;                    ///< Number of senders with a message in flight to this rank.
+    std::vector<double> arrivals;     ///< Times of the arrivals so far.
+    std::size_t met = 0;              ///< Number of this rank's arrivals at its last meeting.
+    std::vector<std::uint32_t> node;  ///< Ranks whose arrivals this rank may await.
+    std::uint32_t awaiting = kNone;   ///< Step that awaits arrivals of other ranks.
   };
 
   bool is_one_of_many() const { return schedules_.size() == 1; }
@@ -254,8 +254,8 @@ class Walk {
   }
 
   /// Returns the time at which a step that awaits arrivals ends. Ranks that wait for each other's
-  /// latest arrivals meet, which takes each of them the time of a meeting. A rank that waits for
-  /// ranks that do not wait for it only adds the fixed time of a piece.
+  /// latest arrivals meet, which takes each of them the time of a meeting. If the awaited ranks
+  /// do not wait for this rank, the step only takes the fixed time of a piece.
   double await(std::uint32_t number, double time) {
     Rank& rank = ranks_[steps_[number].rank];
     const std::uint32_t mark = step(number).mark;

@@ -1,8 +1,8 @@
 // A Link is one ordered, full-duplex stream of bytes to one peer. Every transport implements Link
 // and passes tests/transport/link_conformance.h.
 //
-// Not thread-safe: the engine calls it with the progress lock held. No call blocks. Calls throw
-// LinkClosed once the peer has closed its end or the path is broken. Before that, peek() and read()
+// Not thread-safe: the engine calls a Link only with the progress lock held. No call blocks. Calls
+// throw LinkClosed once the peer has closed its end or the path is broken. peek() and read() first
 // return everything that the peer wrote before its depart() returned true, even if a write by this
 // end has failed.
 #pragma once
@@ -26,7 +26,7 @@ enum class Loss { reported, silence };
 
 class LinkClosed : public PeerError {
  public:
-  /// `by_peer`: see by_peer().
+  /// `by_peer` is the value that by_peer() returns.
   explicit LinkClosed(const std::string& message, bool by_peer = true)
       : PeerError(message), by_peer_(by_peer) {}
   /// True if the peer's process or operating system has closed the link. False if the link broke
@@ -51,7 +51,7 @@ class Link {
   /// More bytes may have arrived than the span contains. The span is valid until the next call.
   /// Never throws LinkClosed while `at_least` bytes are available.
   virtual std::span<const std::byte> peek(std::size_t at_least) = 0;
-  /// Drops the first `n` bytes of those that peek() returned.
+  /// Drops the first `n` of the bytes that peek() returned.
   virtual void consume(std::size_t n) = 0;
   virtual std::size_t peek_capacity() const = 0;
 
@@ -60,13 +60,14 @@ class Link {
   virtual std::size_t read(std::span<std::byte> destination) = 0;
 
   /// Descriptor for poll(2): readable when peek() or read() may return more, writable when write()
-  /// may accept more. It is -1 if Transport::arm() provides the wake-up instead. Bytes already
-  /// buffered in the link do not make it readable, so a caller must read until nothing is left
-  /// before it sleeps.
+  /// may accept more. -1 for a link without a descriptor, for which Transport::arm() provides the
+  /// wake-up. Bytes already buffered in the link do not make the descriptor readable, so a caller
+  /// must read until nothing is left before it sleeps.
   virtual int descriptor() const = 0;
 
-  /// When to retry write() while the system is out of memory for sending. poll(2) reports the
-  /// descriptor as writable even then. Clock::time_point::max() if there is no such shortage.
+  /// Time at which to retry write() while the system has no memory for sending; poll(2) reports the
+  /// descriptor as writable even during such a shortage. Clock::time_point::max() if there is no
+  /// shortage.
   virtual Clock::time_point retry_at() const { return Clock::time_point::max(); }
 
   /// Number of the most recently written bytes that must stay unchanged, because the link still
@@ -79,8 +80,8 @@ class Link {
   virtual std::size_t unsent() const = 0;
 
   /// How long the system has been retransmitting without any acknowledgement from the peer's host.
-  /// Empty if it is not retransmitting, or if the transport cannot know. A host whose process does
-  /// not read still acknowledges.
+  /// Empty if the system is not retransmitting, or if the transport cannot know. A host
+  /// acknowledges bytes even if its process does not read them.
   virtual std::optional<Clock::duration> unacknowledged_for() const { return {}; }
 
   /// Ends the use of the link: the caller must not write or read afterwards, and bytes that arrive
@@ -91,8 +92,8 @@ class Link {
   /// Bytes that this end of the link allocates for itself, without memory shared with the peer.
   virtual std::size_t buffer_bytes() const { return 0; }
 
-  /// Reports that the peer is lost, as learned from outside this link. Bytes that have arrived are
-  /// still returned; after them, calls throw LinkClosed.
+  /// Called when the engine has learned from another source that the peer is lost. Bytes that have
+  /// arrived are still returned; after these bytes, calls throw LinkClosed.
   virtual void lose_peer(Loss loss) = 0;
 
   /// Names the link in messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
@@ -108,8 +109,8 @@ enum class Purpose : std::uint8_t {
   /// about all cables (rendezvous/cabling/).
   cable,
   /// A connection that other ranks forward to a rank without a direct cable. LinkKey::group is the
-  /// target rank. LinkKey::rail selects what accepts it there: the links or the store (Destination
-  /// in rendezvous/cabling/wiring.h).
+  /// target rank. LinkKey::rail selects whether the links or the store of the target rank accept
+  /// the connection (Destination in rendezvous/cabling/wiring.h).
   relay,
 };
 inline constexpr int kPurposeCount = 6;

@@ -9,7 +9,7 @@
 // links. If either end cannot make the link, it throws or reports an event. Both ends then try the
 // next transport that reaches the peer.
 //
-// Not thread-safe: the engine calls it with the progress lock held. No call blocks.
+// Not thread-safe: the engine calls a Transport only with the progress lock held. No call blocks.
 // tests/support/loopback_transport.h is the smallest implementation.
 #pragma once
 
@@ -37,8 +37,8 @@ inline constexpr std::size_t kMostBlobBytes = 4096;
 /// Maximum length of a transport's name.
 inline constexpr std::size_t kMostNameBytes = 8;
 
-/// Result of one step of making a link at this end. An end may return its link first only if the
-/// other end can no longer fail to make its own.
+/// Result of one step of making a link at this end. An end may return its link before the other end
+/// does only if the other end can no longer fail to make its link.
 struct Making {
   std::optional<Blob> blob;    ///< Blob for hear() at the other end.
   std::unique_ptr<Link> link;  ///< Set when this end of the link is complete and may be written to.
@@ -72,7 +72,7 @@ class Transport {
   virtual int rails(WorldRank) const { return 1; }
 
   /// Descriptions of the paths to the peer that look equally good, so that only a measurement can
-  /// choose. Called at the dialing end. One element if there is no choice.
+  /// choose one. Called at the dialing end. One element if there is no choice.
   virtual std::vector<std::string> equal_ways(WorldRank) const { return {""}; }
   /// Selects the path for later dials to the peer, by its index in equal_ways().
   virtual void take_way(WorldRank, std::size_t) {}

@@ -241,7 +241,7 @@ TEST(Cables, TheErrorNamesDisconnectedParts) {
     alone.wait();
     FAIL() << "a rank without cables has connected";
   } catch (const TimeoutError& error) {
-    EXPECT_NE(std::string(error.what()).find("no cable leads from rank 0 to 1, 2"),
+    EXPECT_NE(std::string(error.what()).find("no cable leads from rank 0 to ranks 1, 2"),
               std::string::npos)
         << error.what();
   }

@@ -74,7 +74,7 @@ TEST(UnmappableWindow, IsTheErrorOfTheRankThatCannotMapIt) {
   for (const int rank : {0, 1, 2}) {
     const std::string error = job.line(rank);
     EXPECT_NE(error.find("on rank 1"), std::string::npos) << rank << ": " << error;
-    EXPECT_NE(error.find("cannot map it"), std::string::npos) << rank << ": " << error;
+    EXPECT_NE(error.find("cannot map the memory"), std::string::npos) << rank << ": " << error;
     EXPECT_EQ(error.find("is gone"), std::string::npos) << rank << ": " << error;
   }
 }

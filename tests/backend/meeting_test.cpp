@@ -90,7 +90,7 @@ TEST(Meeting, WorldSizesThatDifferAreNamedByAll) {
     }
     for (std::thread& thread : threads) thread.join();
     for (const std::string& error : errors) {
-      expect_says(error, {"rank 1 was started in a job of 2 ranks, but rank 0 in one of 3"});
+      expect_says(error, {"rank 1 was started in a job of 2 ranks, but rank 0 in a job of 3"});
     }
   });
 }

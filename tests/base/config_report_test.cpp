@@ -103,7 +103,7 @@ TEST(ChangedSettings, WarnOfASettingWithoutEffect) {
     EXPECT_THAT(warnings_for(config), IsEmpty());
     EXPECT_THAT(changed_settings(config, {}), ::testing::StartsWith(name + "="));
     EXPECT_THAT(changed_settings(config, {}),
-                HasSubstr(" (program, which has no effect without reduce_on=gpu)"));
+                HasSubstr(" (program; no effect without reduce_on=gpu)"));
     config.set("reduce_on", "gpu");
     EXPECT_THAT(changed_settings(config, {}), Not(HasSubstr("no effect")));
   }

@@ -216,8 +216,8 @@ TEST(FromEnvironment, UnknownVariableNamesTheNearest) {
   EXPECT_THAT(message("MCCL_PORTBASE"),
               HasSubstr("MCCL_PORTBASE is not a setting; did you mean MCCL_PORT_BASE?"));
   EXPECT_THAT(message("MCCL_CONFG"), HasSubstr("did you mean MCCL_CONFIG?"));
-  EXPECT_THAT(message("MCCL_"), HasSubstr("MCCL_ is not a setting; leave it out"));
-  EXPECT_THAT(message("MCCL_FOO"), HasSubstr("MCCL_FOO is not a setting; leave it out"));
+  EXPECT_THAT(message("MCCL_"), HasSubstr("MCCL_ is not a setting; remove it"));
+  EXPECT_THAT(message("MCCL_FOO"), HasSubstr("MCCL_FOO is not a setting; remove it"));
 }
 
 TEST(FromEnvironment, AFaultyValueNamesItsVariable) {

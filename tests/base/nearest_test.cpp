@@ -101,8 +101,8 @@ TEST(NearestOf, AcceptsVeryLongNames) {
 
 TEST(ChoicesNear, BeginsWithTheNearest) {
   const std::array<std::string_view, 2> names = {"ring", "chain"};
-  EXPECT_EQ(choices_near("rings", names), "did you mean ring? There are ring, chain");
-  EXPECT_EQ(choices_near("tree", names), "there are ring, chain");
+  EXPECT_EQ(choices_near("rings", names), "did you mean ring? The choices are ring, chain");
+  EXPECT_EQ(choices_near("tree", names), "the choices are ring, chain");
 }
 
 }  // namespace

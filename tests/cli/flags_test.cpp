@@ -44,13 +44,14 @@ std::string said(std::vector<const char*> words) {
 TEST(ParseError, NamesTheFlagAndWhatIsWrong) {
   EXPECT_EQ(said({"-n", "0"}),
             "-n: expected an integer from 1 to 4096; found \"0\" (\"mccl launch --help\" explains "
-            "all)");
+            "all flags)");
   EXPECT_THAT(said({"--number=x"}), StartsWith("--number: expected an integer from 1 to 4096"));
   EXPECT_THAT(said({"--seconds", "-1"}),
               StartsWith("--seconds: expected a number from 0.001 to 31536000; found \"-1\""));
   EXPECT_THAT(said({"--kind", "rings"}),
-              StartsWith("--kind: \"rings\" is not known; did you mean ring? There are"));
-  EXPECT_THAT(said({"--kind", "star"}), HasSubstr("\"star\" is not known; there are ring, chain"));
+              StartsWith("--kind: \"rings\" is not known; did you mean ring? The choices are"));
+  EXPECT_THAT(said({"--kind", "star"}),
+              HasSubstr("\"star\" is not known; the choices are ring, chain"));
   EXPECT_THAT(said({"--file"}), StartsWith("--file needs a value"));
   EXPECT_THAT(said({"-n"}), StartsWith("-n needs a value"));
   EXPECT_THAT(said({"--slow", "--quick"}), AllOf(HasSubstr("--slow"), HasSubstr("--quick")));

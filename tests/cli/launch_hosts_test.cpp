@@ -231,7 +231,7 @@ TEST(LaunchSlurm, AnAllocationGivesHostsWithSlots) {
   EXPECT_THAT(refusal([] {
                 hosts_of_allocation({{"SLURM_JOB_NODELIST", "a"}, {"SLURM_TASKS_PER_NODE", "1,2"}});
               }),
-              HasSubstr("has 1 nodes"));
+              HasSubstr("lists 1 nodes"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(PlanLinks, ReportTheRingAndTheTree) {
                        20e-6, 1e9),
             "# 2 cables\n#   ring: none\n#   tree: 1 - 0, 1 - 2\n");
   EXPECT_EQ(links_text(parse_links(R"([{"between": [0, 1]}])", "file", 2), 20e-6, 1e9),
-            "# 1 cables: every rank is connected to every other\n");
+            "# 1 cables: every rank is connected to every other rank\n");
 }
 
 TEST(PlanLinks, RefuseUnknownContent) {
@@ -43,8 +43,9 @@ TEST(PlanLinks, RefuseUnknownContent) {
 }
 
 TEST(PlanLinks, ReportDisconnectedParts) {
-  EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 3]}])", "file", 4); }),
-              HasSubstr("do not join all 4 ranks, only {0, 3} and {1} and {2}; add a cable"));
+  EXPECT_THAT(
+      refusal([] { parse_links(R"([{"between": [0, 3]}])", "file", 4); }),
+      HasSubstr("do not join all 4 ranks: no cable joins {0, 3} and {1} and {2}; add a cable"));
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST(Table, OmitsUnsupportedCalls) {
   EXPECT_EQ(calls_refused({barrier_row(), row}),
             "reduce of " + text_of_size(row.shape.bytes) + " in place");
   row.out_of_place.reset();
-  EXPECT_THAT(row_text(row), HasSubstr("not measured; the call would use direct"));
+  EXPECT_THAT(row_text(row), HasSubstr("not measured; the call would use algorithm direct"));
   EXPECT_TRUE(row_text(row).starts_with("#"));
 }
 

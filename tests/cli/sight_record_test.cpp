@@ -177,7 +177,7 @@ TEST(SightRecord, NamesTheLateRank) {
   }
   EXPECT_THAT(findings(records),
               ElementsAre(HasSubstr("Rank 1 came last to 3 of 3 collectives and delayed the others "
-                                    "by 60 ms in all, most by 30 ms in call 3")));
+                                    "by 60 ms in all; the longest delay was 30 ms in call 3")));
 }
 
 TEST(SightRecord, CorrectsClocksThatContradictEachOther) {

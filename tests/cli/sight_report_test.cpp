@@ -76,7 +76,7 @@ TEST(SightReport, AShortWaitIsHealthy) {
   EXPECT_THAT(jobs[0].findings, IsEmpty());
   const std::string text = to_text(jobs[0]);
   EXPECT_THAT(text, HasSubstr("20.5 s for rank 2"));
-  EXPECT_THAT(text, HasSubstr("connected, as rank 0 sees it"));
+  EXPECT_THAT(text, HasSubstr("connected, according to rank 0"));
   EXPECT_THAT(text, HasSubstr("\nhealthy\n"));
 }
 

@@ -230,7 +230,7 @@ TEST(PersistSteps, AreRefusedIfTheyWouldRemoveOtherAddresses) {
               ThrowsMessage<Error>(HasSubstr("a has none of netplan, NetworkManager")));
   host.interfaces[0] = interface_of("e0", "10.1.2.3/24");
   EXPECT_THAT([&] { kept_by("systemd-networkd", host); },
-              ThrowsMessage<Error>(HasSubstr("e0 of a has the address 10.1.2.3/24 as well")));
+              ThrowsMessage<Error>(HasSubstr("e0 of a has the address 10.1.2.3/24, too")));
   EXPECT_THAT(kept_by("netplan", host), SizeIs(1));
 }
 

@@ -204,7 +204,7 @@ TEST(PathTable, OfManyHostsShowsOnlyFaults) {
   EXPECT_THAT(table, HasSubstr("Connection refused"));
   EXPECT_THAT(table, HasSubstr("1000 of 1500"));
   EXPECT_THAT(table, HasSubstr("8 Mbit/s"));
-  EXPECT_THAT(table, HasSubstr("1557 of 1560 paths are not shown; --json has all"));
+  EXPECT_THAT(table, HasSubstr("1557 of 1560 paths are not shown; --json shows all paths"));
   for (InterfacePath& path : paths) path.tried = false;
   EXPECT_LT(std::ranges::count(table_of(paths, hosts), '\n'), 500);
   // A short table shows all paths.

@@ -227,7 +227,8 @@ def test_unconnected_parts_are_reported() -> None:
         ends = lines_of_ends(hosts.start_all(*BENCH, MCCL_CONNECT_TIMEOUT="2"))
         for rank, line in enumerate(ends):
             here, there = ("0, 1", "2, 3") if rank < 2 else ("2, 3", "0, 1")
-            assert f"ranks {here} are connected, and no cable leads from them to {there}" in line
+            assert f"ranks {here} are connected, but no cable leads from them" in line
+            assert f" to ranks {there}" in line
 
 
 def test_another_key_keeps_a_rank_out() -> None:
@@ -240,9 +241,9 @@ def test_another_key_keeps_a_rank_out() -> None:
             for rank in range(3)
         ]  # fmt: skip
         ends = lines_of_ends(ranks)
-        assert "no cable leads from rank 2 to 0, 1" in ends[2], ends
+        assert "no cable leads from rank 2 to ranks 0, 1" in ends[2], ends
         assert "does it have the same MCCL_JOB_KEY?" in ends[1], ends
-        assert all("no cable leads from them to 2" in line for line in ends[:2]), ends
+        assert all("no cable leads from them to rank 2" in line for line in ends[:2]), ends
 
 
 def test_two_ranks_at_one_address_are_refused_by_all() -> None:

@@ -298,7 +298,7 @@ def test_the_error_for_an_unknown_flag_suggests_the_nearest(arguments: list, sai
             'mccl launch: -n: expected an integer from 1 to 4096; found "0"',
         ),
         (["launch", "--check"], "mccl launch: --check needs a value"),
-        (["config", "--over", "foo"], 'mccl config: --over: "foo" is not known; there are'),
+        (["config", "--over", "foo"], 'mccl config: --over: "foo" is not known; the choices are'),
         (["doctor", "foo"], "mccl doctor: The following argument was not expected: foo"),
         (["doctor", "--yes"], "mccl doctor: --yes requires --fix"),
         (["doctor", "--output", "x"], "mccl doctor: --output requires --selftest"),

@@ -69,5 +69,5 @@ def test_impossible_pictures_are_refused(tmp_path: Path):
     assert "No such file" in bench("--plot", tmp_path / "a.svg", tmp_path / "b.json", status=2)
     (tmp_path / "b.json").write_text("{}")
     message = bench("--plot", tmp_path / "a.svg", tmp_path / "b.json", status=2)
-    assert "b is no result" in message
+    assert "b is not a result" in message
     assert "cannot" in bench("--plot", tmp_path / "none/a.svg", tmp_path / "b.json", status=2)

@@ -184,7 +184,7 @@ def test_a_probe_with_another_key_is_refused(hosts: CabledHosts, pair: tuple[Pro
     """)  # fmt: skip
     assert silent.stdout.readline() == "ready\n"
     try:
-        silence = "it accepts the connection, but sends nothing for 3 s"
+        silence = "the host accepts the connection, but sends nothing for 3 s"
         assert a.dial("10.81.0.2", 7000)["why"] == silence
         assert a.dial("10.81.0.2", 7001)["why"] == "another program answers there"
         assert a.dial("10.81.0.2", 7002)["why"] == "Connection refused"

@@ -201,7 +201,7 @@ impl Group {
         Ok(if part.is_null() { None } else { Some(Group(part)) })
     }
 
-    /// The group of the ranks that are left after others have died.
+    /// Makes a group of the surviving ranks after other ranks have died.
     pub fn shrink(&self) -> Result<Group> {
         made(|handle| unsafe { ffi::mccl_group_shrink(self.0, 0, handle) }).map(Group)
     }
@@ -222,7 +222,7 @@ impl Group {
             status: 1,
             message: format!(
                 "{call} on rank {}: one slice has {whole} elements and the other {part}; the \
-                 longer one must have {} times as many",
+                 longer slice must have {} times as many elements as the other",
                 self.rank(),
                 self.size()
             ),

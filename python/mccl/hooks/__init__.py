@@ -56,8 +56,8 @@ def compress(
 
     A collective: all ranks of the model's process group must call it, with the same arguments,
     before the first step. Complex gradients are compressed as their real and imaginary parts.
-    Sparse gradients are exact. On rank 0 the logger "mccl" reports once which gradients cannot be
-    compressed, how many bytes they have, and why.
+    Sparse gradients are sent exactly. On rank 0 the logger "mccl" reports once which gradients
+    cannot be compressed, how many bytes they have, and why.
 
     Args:
         model: A model without a hook. Its process group must have the backend "mccl" for host

@@ -10,7 +10,7 @@ from .tensors import is_used, wide
 class Kept:
     """Tensors by parameter name, all replaced together when a step ends.
 
-    put() stores new tensors during a step, and end_step() replaces the old ones with them. If a
+    put() stores new tensors during a step, and end_step() replaces the old tensors with them. If a
     gradient was not finite, the optimizer skips the step, and end_step() drops the new tensors.
     """
 

@@ -75,9 +75,9 @@ class Unit:
     def columns(self, numel: int, ranks: int) -> list[Column] | None:
         """Returns each gradient's columns in a matrix of `ranks` rows and `numel` real elements.
 
-        torch does not report which parameters have a gradient; frozen ones have none. If the
-        elements of the others do not add up to `numel`, the step used only some of them, and the
-        result is None.
+        torch does not report which parameters have a gradient; frozen parameters have none. If the
+        elements of the other parameters do not add up to `numel`, the step used only some of them,
+        and the result is None.
         """
         found: list[Column] = []
         at = 0
@@ -170,12 +170,12 @@ class Sharded(State):
         self._end_step(counts)
 
     def _columns(self, unit: Unit, given: torch.Tensor, op: Any) -> list[Column]:
-        """Returns the gradients' columns, or none, with a recorded reason, if not compressible."""
+        """Returns the gradients' columns; if no codec applies, records why and returns none."""
         columns = unit.columns(real(given).numel(), self.size)
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             why = "set_gradient_divide_factor turns them into a sum that no codec supports"
         elif columns is None:
-            why = "the step used only some of a module's parameters, and fully_shard hides which"
+            why = "the step used only some parameters of a module, and fully_shard hides which ones"
         else:
             return columns
         self._note_reason(given.nbytes, why)

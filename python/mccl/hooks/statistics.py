@@ -27,7 +27,7 @@ class Statistics:
 
     @property
     def ratio(self) -> float:
-        """Returns the number of bytes given per byte sent."""
+        """Returns `given` divided by `sent`; 1 if nothing was sent."""
         return self.given / self.sent if self.sent else 1.0
 
     def reset(self) -> None:

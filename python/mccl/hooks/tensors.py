@@ -68,8 +68,8 @@ def after(
     """Runs `end` once a call on host memory is complete, in order with the streams of `device`.
 
     The call's own future has no device: its callbacks would run on the default stream, and no
-    stream would wait for them. A future with the device runs its callbacks on a separate stream,
-    for which every stream waits that uses the result.
+    stream would wait for them. A future with the device runs its callbacks on a separate stream.
+    Every stream that uses the result waits for that stream.
     """
     done = work.get_future()
 

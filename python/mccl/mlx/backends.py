@@ -44,7 +44,7 @@ def ring(environment: Environment, settings: Mapping[str, str]) -> Job:
         raise Refusal("ring: neither MLX_RANK nor MLX_HOSTFILE is set", absent=True)
     if not rank_text or not path:
         missing, other = ("MLX_HOSTFILE", "MLX_RANK") if rank_text else ("MLX_RANK", "MLX_HOSTFILE")
-        # Other backends of MLX also use MLX_RANK, so it alone does not select this one.
+        # Other backends of MLX also use MLX_RANK, so MLX_RANK alone does not select `ring`.
         elsewhere = bool(rank_text) and bool(_asks_for_others(environment))
         raise Refusal(f"ring: {other} is set, but {missing} is not", absent=elsewhere)
     if rank_text.strip() == "0" and _is_blank(path):
@@ -102,7 +102,7 @@ def _addresses_of(entry: object, rank: int, path: str) -> list[Address]:
     if not isinstance(entry, list) or not entry:
         hint = ""
         if isinstance(entry, dict):
-            hint = '; a hostfile with "ssh" and "ips" is for mlx.launch, which makes this one'
+            hint = '; a hostfile with "ssh" and "ips" is for mlx.launch, not for MLX_HOSTFILE'
         raise Refusal(
             f'ring: MLX_HOSTFILE {path}: rank {rank}: expected a list of one or more "host:port"; '
             f"found {shape_of(entry)}{hint}"

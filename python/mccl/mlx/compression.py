@@ -27,8 +27,8 @@ class Compression:
     Each step adds the residual to the next gradient of the same name before it rounds that gradient
     (error feedback; see docs/compression.md), so nothing is lost permanently. Residuals are
     float32, or float64 for gradients of float64. A step whose gradients are not finite does not
-    change them. Make one Compression for each model, with the same arguments on every rank, and
-    keep it while the model trains.
+    change residuals. Make one Compression for each model, with the same arguments on every rank,
+    and keep it while the model trains.
     """
 
     def __init__(

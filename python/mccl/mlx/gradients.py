@@ -52,7 +52,7 @@ def average_gradients(
         TypeError: A leaf of the tree is not an array; the message contains its name.
         ValueError: An unknown codec (with the nearest name); a `Compression` inside `mx.compile` or
             another transformation, where it cannot keep anything; a GPU stream where none is
-            possible; or a group that is not of mccl.mlx.
+            possible; or a group that mccl.mlx did not make.
         RuntimeError: At evaluation: ranks passed different trees, or a rank has died.
     """
     group = group_of_call("average_gradients", group)
@@ -75,8 +75,8 @@ def average_gradients(
         if traced and kept is compression:
             raise ValueError(
                 "average_gradients: a Compression keeps rounding errors across steps, which a "
-                "compiled or transformed function cannot do; call it outside, or pass only the "
-                "name of the codec"
+                "compiled or transformed function cannot do; call average_gradients outside, or "
+                "pass only the name of the codec"
             )
         averaged = _rounded_means(
             dict(enumerate(flat)), group, stream, all_reduce_size, kept, keeps=kept is compression
@@ -135,7 +135,7 @@ def _rounded_means(
             name, gradient = gradients[i]
             averaged[i] = average.astype(gradient.dtype)
             if keeps:
-                # The sum is finite only if all elements are. In 16 bits it could overflow.
+                # The sum is finite only if all elements are. In 16 bits, the sum could overflow.
                 wide = averaged[i].astype(average.dtype)
                 finite = finite & mx.isfinite(mx.sum(wide))
             left_out[name] = rest

@@ -118,7 +118,7 @@ def gather(
 
     Args:
         x: This rank's rows; a scalar counts as one row.
-        root: The rank that receives them.
+        root: The rank that receives the rows.
         rows: Number of rows of each rank, the same on all ranks; None: as many as this rank has.
         group: See this module.
         stream: See this module.
@@ -164,8 +164,8 @@ def all_to_all(
     Args:
         x: The rows for rank 0, then those for rank 1, and so on.
         rows_to: Number of rows for each rank; None: equal shares.
-        rows_from: Number of rows from each rank, equal to that rank's `rows_to` for this one. Give
-            both or neither.
+        rows_from: Number of rows from each rank, equal to that rank's `rows_to` for this rank.
+            Give both `rows_to` and `rows_from`, or neither.
         group: See this module.
         stream: See this module.
     """

@@ -62,8 +62,8 @@ def init(
             `jaccl` (MLX_RANK, MLX_JACCL_COORDINATOR and MLX_IBV_DEVICES), `nccl` (MLX_RANK,
             MLX_WORLD_SIZE, NCCL_HOST_IP and NCCL_PORT), `mccl` (the job of mccl.distributed:
             MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT, or torchrun, mpirun or srun), `mpi` (the job
-            of mpirun or srun, with calls of its MPI library), or `any`: the first of them that the
-            environment selects. A name in the place of `strict` is also accepted.
+            of mpirun or srun, with calls of its MPI library), or `any`: the first of these backends
+            that the environment selects. A name in the place of `strict` is also accepted.
         all_gather_factory: `jaccl` only: a function of rank and size. It returns a function of
             bytes and their number, which gathers the bytes of all ranks in the order of ranks. The
             ranks use it to agree on a meeting point, and need no MLX_JACCL_COORDINATOR.
@@ -187,7 +187,7 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
         return shim.group_of(shim.join(_merged(settings, job.settings)), job.on_gpu)
     world = shim.group_of(_world_of(job).capsule, job.on_gpu)
     # Calls of one group must have the same order on all ranks. With its own group, `mpi` does not
-    # restrict the order of `mccl`.
+    # restrict the order of the calls of `mccl`.
     return world.split(0) if job.backend == "mpi" else world
 
 

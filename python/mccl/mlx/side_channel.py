@@ -37,12 +37,12 @@ _GREETING = b"mccl meets here"
 
 
 def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
-    """Returns the settings `root` and `job_key` with which this rank joins the others.
+    """Returns the settings `root` and `job_key` with which this rank joins the other ranks.
 
     Raises:
         ValueError: The factory did not return a function, or that function did not return the bytes
             of all ranks.
-        RuntimeError: A rank reaches none of rank 0's addresses; all ranks raise it.
+        RuntimeError: A rank reaches none of rank 0's addresses; all ranks raise this error.
     """
     gather = factory(rank, size)
     if not callable(gather):
@@ -78,7 +78,7 @@ def _told_addresses() -> list[str]:
 def _gathered(
     gather: AllGather, mine: dict[str, Any], size: int, keys: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Returns the messages of all ranks. Raises ValueError unless rank 0's has all of `keys`."""
+    """Returns the messages of all ranks. Raises ValueError if rank 0's message lacks a key."""
     text = json.dumps(mine).encode().ljust(_LENGTH)
     answer = gather(text, _LENGTH)
     expected = size * _LENGTH
@@ -106,7 +106,7 @@ def _everywhere() -> str:
 
 
 def _greeting(key: str) -> bytes:
-    """Returns what proves that a listener is rank 0; other hosts may have its addresses."""
+    """Returns the proof that a listener is rank 0, because other hosts may have its addresses."""
     return hmac.new(key.encode(), _GREETING, hashlib.sha256).digest()
 
 

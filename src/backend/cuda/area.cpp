@@ -96,7 +96,7 @@ std::string Area::allocate() {
 }
 
 /// Opens the device memory of all other ranks. Returns the reason if this rank cannot access the
-/// memory of one of them; otherwise returns an empty string.
+/// memory of one of these ranks; otherwise returns an empty string.
 std::string Area::open(Group& group) {
   GpuOffer own{};
   std::string objection;
@@ -236,8 +236,8 @@ std::uint64_t Area::place_of(const void* memory, std::size_t bytes) const {
                     : kernels::cuda::kNowhere;
 }
 
-/// True if NVLink joins the two GPUs. Detects it by native atomic operations, which PCIe does not
-/// support. False for a GPU that this process cannot see.
+/// True if NVLink joins the two GPUs. Detects NVLink by its native atomic operations, which PCIe
+/// does not support. False for a GPU that this process cannot see.
 bool Area::is_by_nvlink(const direct::DeviceIdentity& own_card,
                         const direct::DeviceIdentity& peer_card) const {
   if (direct::is_one_device(own_card, peer_card)) return shared_ == SharedGpu::nvlink;

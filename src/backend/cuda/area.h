@@ -25,8 +25,9 @@ struct PoolWindowOffer;
 /// stopped using it.
 class Area {
  public:
-  /// All ranks of `group` must call this, which makes calls of the group on host memory. If the
-  /// ranks cannot access each other's GPUs, objection() returns the reason on all ranks.
+  /// All ranks of `group` must call this constructor, which makes calls of the group on host
+  /// memory. If the ranks cannot access each other's GPUs, objection() returns the reason on all
+  /// ranks.
   Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared);
 
   const std::string& objection() const { return objection_; }
@@ -36,9 +37,9 @@ class Area {
   bool all_by_nvlink() const { return all_by_nvlink_; }
   /// Number of multiprocessors that the kernels of each rank may occupy; the same on all ranks.
   unsigned processors() const { return processors_; }
-  /// Shares new windows (blocks of device::Pool) of this GPU with the other ranks and opens theirs.
-  /// All ranks must call it. If it fails on any rank, no rank uses the new windows and all ranks
-  /// return the reason. Returns an empty string on success.
+  /// Shares new windows (blocks of device::Pool) of this GPU with the other ranks, and opens the
+  /// other ranks' new windows. All ranks must call this function. If it fails on any rank, no rank
+  /// uses the new windows, and all ranks return the reason. Returns an empty string on success.
   std::string exchange_windows(Group& group);
   /// True if there are windows that all ranks can access; the same on all ranks.
   bool has_windows() const { return has_windows_; }
@@ -73,7 +74,7 @@ class Area {
   device::cuda::Address table_ = 0;
   std::vector<std::byte*> windows_;  ///< Copy of `table_` on the host.
   std::size_t shared_windows_ = 0;   ///< Number of this rank's shared windows.
-  std::vector<std::size_t> known_;   ///< Number of known windows of each rank.
+  std::vector<std::size_t> known_;   ///< For each rank, how many of its windows are known.
   bool has_windows_ = false;
 };
 

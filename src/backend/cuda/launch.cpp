@@ -81,8 +81,8 @@ KernelChoice way_of(const Request& r, std::size_t ranks, const KernelLimits& lim
   }
 }
 
-/// Number of 16-byte lines in a part; a thread moves one at a time. In packed kernels, a flag takes
-/// half of every eighth line.
+/// Number of 16-byte lines in a part; a thread moves one line at a time. In packed kernels, a flag
+/// takes half of every eighth line.
 std::size_t lines_of(const KernelChoice& way) {
   const bool packed = way.kernel == Kernel::packed_sum || way.kernel == Kernel::packed_parts;
   return packed ? (way.part + 119) / 120 * 8 : (way.part + 15) / 16;

@@ -78,8 +78,8 @@ inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 /// Returns the launch for a call, which the kernels must support. `processors` is the number of
 /// multiprocessors reserved for each rank, at least 1 and the same on all ranks. All blocks of a
 /// launch fit on these multiprocessors at the same time. Otherwise waiting blocks could occupy the
-/// GPU and prevent the start of the blocks that their peers wait for. `reaches_inputs`: the ranks
-/// have registered memory, in which inputs may lie.
+/// GPU and prevent the start of the blocks that their peers wait for. `reaches_inputs`: true if the
+/// ranks have registered memory, in which inputs may lie.
 Launch launch_of(const Request& request, int ranks, const KernelLimits& limits,
                  unsigned processors = kMostProcessors, bool reaches_inputs = false);
 

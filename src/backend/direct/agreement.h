@@ -17,7 +17,7 @@
 namespace mccl::direct {
 
 /// Returns the `own` values of all ranks, in rank order. All ranks of `group` must call it.
-/// `timeout` defaults to the group's.
+/// `timeout` defaults to the group's timeout.
 template <typename T>
 std::vector<T> gather(Group& group, const T& own,
                       std::optional<std::chrono::milliseconds> timeout = {}) {
@@ -30,8 +30,8 @@ std::vector<T> gather(Group& group, const T& own,
 }
 
 /// Returns "rank R: " followed by the objection of rank R, the lowest rank that has one. Returns an
-/// empty string if `own` is empty on all ranks. All ranks must call it, and all get the same
-/// result.
+/// empty string if `own` is empty on all ranks. All ranks must call this function, and all get the
+/// same result.
 std::string first_objection(Group& group, const std::string& own);
 
 /// Identifies the device of a rank, so that other ranks can compare it with their own.

@@ -17,8 +17,9 @@ namespace {
 
 /// A rank's report about its call. kOnHost: some of the call's data are in host memory.
 constexpr std::byte kOnHost{0};
-constexpr std::byte kMeets{1};     ///< All data in device memory; may wait for other ranks.
-constexpr std::byte kOnDevice{2};  ///< All data in device memory; must not wait.
+constexpr std::byte kMeets{1};     ///< All data are in device memory, and the call may wait for
+                                   ///< other ranks.
+constexpr std::byte kOnDevice{2};  ///< All data are in device memory, but the call must not wait.
 
 }  // namespace
 
@@ -54,7 +55,7 @@ void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   asked->work =
       group_.all_gather({&asked->own, 1, DType::u8},
                         {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
-  // The callback keeps the memory alive until the call has ended.
+  // The callback keeps the memory of the reports alive until the call has ended.
   asked->work.on_done([asked](const std::exception_ptr&) {});
   if (before == State::open) asked_.push_back(std::move(asked));
   state_ = before;

@@ -17,8 +17,8 @@
 
 namespace mccl::direct {
 
-/// A path that a group may use. `make` creates it on this rank without contacting others, and
-/// throws if this machine cannot use it.
+/// A path that a group may use. `make` creates the path on this rank without contacting other
+/// ranks, and throws if this machine cannot use it.
 struct PathCandidate {
   std::string name;
   std::function<std::shared_ptr<Path>()> make;
@@ -49,8 +49,8 @@ class AutoPath final : public Path {
   void enqueue(const Request& request, void* stream) override {
     way_for(request)->enqueue(request, stream);
   }
-  /// All ranks must call it. The call shows that all ranks use devices, so the ranks meet in it if
-  /// they have not met yet.
+  /// All ranks must call this function. Because this shows that all ranks use devices, the ranks
+  /// meet in the call if they have not met yet.
   void reach_memory(Device device) override;
   std::shared_ptr<Path> split(Group* child, int color, int key) override;
   bool inherits(const std::shared_ptr<Path>& given) override;
@@ -87,7 +87,7 @@ class AutoPath final : public Path {
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 
-  std::shared_ptr<Path> inherited_;  ///< Made by the path of this group's parent; may be null.
+  std::shared_ptr<Path> inherited_;  ///< Path that the parent group's path made; may be null.
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; constant in State::direct

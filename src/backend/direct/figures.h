@@ -26,12 +26,12 @@ inline constexpr std::array<std::size_t, 3> kMeasuredBytes{
 struct Figures {
   std::array<std::array<float, kMeasuredBytes.size()>, kMeasuredCalls.size()> seconds{};
 
-  /// Replaces each time by the one in `other` if that is larger, so that the slowest rank counts.
+  /// Replaces each time by the time in `other` if that is larger, so that the slowest rank counts.
   void take_slower(const Figures& other);
 };
 
 /// Returns the indices of all paths, fastest first, by the time of the most similar measured call.
-/// Equal paths keep their order. A path without figures is last.
+/// Equal paths keep their order. A path that does not support that call is last.
 std::vector<int> fastest_first(std::span<const Figures> ways, const Request& request);
 
 /// Device memory for the measurements.
@@ -39,7 +39,7 @@ struct Scratch {
   std::shared_ptr<void> in;
   std::shared_ptr<void> out;
 };
-/// Throws Error if the allocation fails.
+/// Allocates the memory for measure(). Throws Error if the allocation fails.
 Scratch scratch_on(device::Accelerator& accelerator);
 
 /// Measures `path`, which takes some milliseconds. All ranks must call it together. Throws

@@ -14,15 +14,15 @@
 
 namespace mccl::direct {
 
-/// All ranks of a group use the same subclass, and call its functions in the same order. Threads
-/// may use a path as they may use its group.
+/// All ranks of a group use the same subclass, and call its functions in the same order. The
+/// group's rules for threads apply to its path as well.
 class Path {
  public:
   virtual ~Path() = default;
 
   /// Called before every unbatched collective of the group, on host or device memory. `timeout` is
-  /// the collective's. `may_meet`: true if this function may block until the other ranks call the
-  /// same collective, so that the ranks can connect their devices (see takes()).
+  /// the time limit of the collective. `may_meet`: true if this function may block until the other
+  /// ranks call the same collective, so that the ranks can connect their devices (see takes()).
   virtual void before_collective(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
                                  bool /*may_meet*/) {}
   /// True if the path supports the call; the same on all ranks. During the first such call, the
@@ -34,8 +34,8 @@ class Path {
   /// True if the ranks have not met yet. They cannot meet in a call on a stream that is being
   /// captured.
   virtual bool has_to_meet() const { return false; }
-  /// Enqueues the call on `stream`. Throws InvalidArgument if its memory is on another device than
-  /// the path, and PeerError if the path has failed.
+  /// Enqueues the call on `stream`. Throws InvalidArgument if the call's memory is on another
+  /// device than the path's, and PeerError if the path has failed.
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The queue that orders the calls of this path on the device; null until the ranks have met.
   device::SerialQueue* queue() const { return queue_; }
@@ -45,10 +45,11 @@ class Path {
   /// Called on all ranks when the group is split. Returns the path for `child`, the new group of
   /// this rank. Returns null if `child` must make its own path, or if this rank is in no new group.
   virtual std::shared_ptr<Path> split(Group* /*child*/, int /*color*/, int /*key*/) { return {}; }
-  /// Offers this path `given`, which split() of the parent group's path has returned. Returns true
-  /// if this path keeps `given` for later use.
+  /// Offers `given` to this path. `given` was made by split() of the parent group's path. Returns
+  /// true if this path keeps `given` for later use.
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
-  /// Name of the path among the candidates of AutoPath; empty if it cannot be inherited.
+  /// Name of the path among the candidates of AutoPath; empty if the path cannot be inherited (see
+  /// inherits()).
   virtual std::string name() const { return {}; }
   /// The reason why the path has failed; empty if it has not failed.
   virtual std::string failure() = 0;

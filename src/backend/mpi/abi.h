@@ -21,7 +21,7 @@ inline constexpr int kPredefinedCount = 7;
 /// MPI's constants in one ABI.
 struct Abi {
   const char* name;
-  bool handles_are_numbers;  ///< Handles have the type int, instead of pointers.
+  bool handles_are_numbers;  ///< True if handles are ints, false if they are pointers.
   Handle world = 0;
   Handle self = 0;
   Handle errors_return = 0;

@@ -30,7 +30,8 @@ constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
 /// barrier before a blocking call: other ranks may already have left the barrier and entered the
 /// call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
-/// The limit in place of kLastMoment if a thread is in a blocking call, which cannot be cancelled.
+/// Time limit that replaces kLastMoment if a thread is in a blocking call, which cannot be
+/// cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
 /// Maximum number of tests of a collective in one advance(). Several tests pay off, because the
 /// rest of advance() takes as long as one test.
@@ -41,8 +42,8 @@ constexpr int kLooksToTakeBack = 1000;
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};
 
 /// A large collective that uses MPI's blocking call. All ranks first enter a nonblocking barrier.
-/// When it ends, a thread makes the blocking call. This object is shared with that thread, which
-/// may outlive the group.
+/// When the barrier ends, a thread makes the blocking call. This object is shared with that thread,
+/// which may outlive the group.
 struct Bulk {
   Bulk(const engine::Request& its_request, const CallCommunicator& its_place)
       : request(its_request), kept_counts(request), place(its_place) {}
@@ -325,7 +326,7 @@ void check_libraries(Group& group, const MpiProcess& process, std::chrono::milli
     all = direct::gather(group, own, patience);
   } catch (const TimeoutError& error) {
     throw TimeoutError(fmt::format(
-        "group '{}': not all of its ranks created the group in time (MCCL_CONNECT_TIMEOUT): {}",
+        "group '{}': not all ranks of the group created it in time (MCCL_CONNECT_TIMEOUT): {}",
         group.name(), error.what()));
   }
   for (int rank = 1; rank < group.size(); ++rank) {

@@ -66,7 +66,7 @@ SharedLibrary load(const std::string& name) {
 [[noreturn]] void refuse_without(const std::string& function, const std::string& path) {
   throw InvalidArgument(
       fmt::format("{} lacks {}, which MCCL needs: it is not an MPI library, or it is older than "
-                  "MPI 3.0; name another with MPI_LIBNAME",
+                  "MPI 3.0; set MPI_LIBNAME to another library",
                   path, function));
 }
 
@@ -140,8 +140,8 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
 std::unique_ptr<MpiLibrary> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
-  // The standard's names come last, because they may belong to a library that forwards to another
-  // MPI library.
+  // The names of the standard ABI come last, because such a library may only forward calls to
+  // another MPI library.
   for (const auto* names : {&kOfOpenMpi, &kOfMpich, &kOfStandard}) {
     for (const auto& name : *names) {
       if (SharedLibrary::is_loaded(name)) loaded.emplace_back(name);

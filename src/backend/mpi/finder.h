@@ -31,13 +31,13 @@ struct LibrarySearch {
 };
 
 /// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the
-/// libraries that the process has `loaded`. If there are none, returns all known names, with those
-/// that suit the launcher first.
+/// libraries that the process has `loaded`. If there are none, returns all known names, with the
+/// names that suit the launcher first.
 LibrarySearch wanted_of(const std::map<std::string, std::string>& environment,
                         const Launcher& launcher, const std::vector<std::string>& loaded);
 
-/// Throws InvalidArgument if the launcher cannot start ranks of this library. The message contains
-/// the names of both.
+/// Throws InvalidArgument if the launcher cannot start ranks of this library. The message names the
+/// launcher and the library.
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by);
 
 /// Chooses and loads the library. Throws InvalidArgument if none can be loaded, if its ABI is

@@ -19,9 +19,9 @@ int tag_of(const CallCommunicator& place, const engine::Call& call) {
   const auto half = static_cast<std::uint32_t>(half_of_tags(place.largest_tag));
   const std::uint32_t within = call.tag & ~kUpperHalf;
   if (within >= half - 1) {
-    throw InvalidArgument(fmt::format("{}: tag {} exceeds the largest of this MPI library, {} ({})",
-                                      name_of(call.collective), call.tag, half - 2,
-                                      place.library->identity().version));
+    throw InvalidArgument(fmt::format(
+        "{}: tag {} exceeds {}, the largest tag that MCCL can use with this MPI library ({})",
+        name_of(call.collective), call.tag, half - 2, place.library->identity().version));
   }
   return static_cast<int>(call.tag & kUpperHalf ? half + within : within);
 }

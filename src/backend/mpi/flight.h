@@ -28,11 +28,11 @@ struct CallCommunicator {
 /// messages, because one MPI call cannot carry them out.
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
-/// Converts the call's tag to MPI's. Throws InvalidArgument if it is too large for MPI.
+/// Converts the call's tag to a tag of MPI. Throws InvalidArgument if the call's tag is too large.
 int tag_of(const CallCommunicator& place, const engine::Call& call);
 
-/// Used by one thread at a time. Must not move or be destroyed before it has ended, because MPI
-/// reads and writes its memory.
+/// A Flight is used by one thread at a time. It must not be moved or destroyed before it has ended,
+/// because MPI reads and writes its memory.
 class Flight {
  public:
   /// Maximum size in bytes of a call whose data MPI reads and writes in the Flight's own memory,
@@ -93,7 +93,7 @@ class Flight {
 
   // Members with which land() delivers the result.
   DType dtype_ = DType::u8;
-  std::byte* result_ = nullptr;  ///< Unless null, land() copies it to `target_`.
+  std::byte* result_ = nullptr;  ///< If not null, land() copies it to `target_`.
   void* target_ = nullptr;
   std::size_t target_bytes_ = 0;
   bool divides_ = false;

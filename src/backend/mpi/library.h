@@ -120,8 +120,8 @@ class MpiLibrary {
   /// int.
   Type create_long_type(std::size_t bytes) const;
 
-  /// Creates the operations that operation() returns. Must be called after MPI is initialised. They
-  /// are never freed.
+  /// Creates the operations that operation() returns. Must be called after MPI is initialised. The
+  /// operations are never freed.
   void create_operations();
   /// Returns the operation for a combination that supports() allows; for avg and premul_sum, the
   /// operation for sum. Uses MPI's predefined operation if it gives the same result as MCCL's

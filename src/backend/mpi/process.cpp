@@ -22,7 +22,7 @@
 namespace mccl::mpi {
 namespace {
 
-/// After a failure: maximum time that an ending process waits for the other ranks to reach the
+/// Maximum time for which an ending process waits, after a failure, until the other ranks reach the
 /// final barrier.
 constexpr std::chrono::seconds kForTheOthers{10};
 constexpr int kStatusOfAbort = 1;
@@ -45,7 +45,7 @@ void check_place(const ContextOptions& options, const MpiProcess& process) {
   if (options.size > 0 && options.size != process.size()) {
     throw InvalidArgument(
         fmt::format("this job has {} ranks, but the MPI job has {} ({}): start the ranks with the "
-                    "mpirun of that library, as mccl launch --backend mpi does",
+                    "mpirun of this MPI library, as mccl launch --backend mpi does",
                     options.size, process.size(), library));
   }
   if (options.rank >= 0 && options.rank != process.rank()) {
@@ -140,8 +140,9 @@ void MpiProcess::set_up(const Config& config) {
   const Launcher launcher = launcher_of(process_environment());
   if (launcher.ranks > 0 && launcher.ranks != size_) {
     throw InvalidArgument(fmt::format(
-        "{} has started {} ranks, but {} sees {}: the library does not match the launcher; start "
-        "the ranks with the library's own mpirun{}, or set MPI_LIBNAME to the matching library",
+        "{} has started {} ranks, but {} sees {} ranks: the library does not match the launcher; "
+        "start the ranks with the library's own mpirun{}, or set MPI_LIBNAME to the matching "
+        "library",
         launcher.name, launcher.ranks, library_->identity().describe(), size_,
         launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever it supports" : ""));
   }

@@ -29,8 +29,8 @@ using schedule::Facts;
 
 /// Sizes in bytes and numbers of calls of the all_reduces to which the model of a window is fitted.
 /// The small size takes one cache line. At the cached size, moving the bytes takes longer than
-/// synchronising, but the data stay in cache. Its warm-up calls fill the window once and complete
-/// the trial that chooses how to write (write_choice.h).
+/// synchronising, but the data stay in cache. The warm-up calls of the cached size fill the window
+/// once and complete the trial that chooses how to write (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
@@ -43,8 +43,8 @@ constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
 /// A row is a broadcast whose schedule sends kRow messages of kRowPiece bytes, one after another.
-/// It is repeated kRowTimes times. The time that each message after the first adds is the rank's
-/// own work.
+/// It is repeated kRowTimes times. Each message after the first adds only the time for which the
+/// rank itself works on a message, because the latencies of the messages overlap.
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
@@ -52,8 +52,8 @@ constexpr int kRowTimes = 8;
 /// cache.
 constexpr std::size_t kComputed = std::size_t{16} << 10;
 constexpr int kComputedTimes = 4;
-/// Size in bytes of the message that measures the rate of a link. It takes only some milliseconds
-/// even in a slow network.
+/// Size in bytes of the message that measures the rate of a link. Sending it takes only some
+/// milliseconds even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
 
 /// A measured fact. If `unit` is not empty, the fact is logged, multiplied by `scale`.
@@ -157,8 +157,9 @@ class Calibration {
   double ranks_per_core() const { return std::max(1.0, engine_->ranks_per_core()); }
 
   /// Returns the two ranks, among them this one, that measure a link together. If there are several
-  /// nodes, the two lie on different ones. Ranks are ordered by their index in their nodes, and two
-  /// successive ones form a pair. Empty for a rank without a partner, which measures nothing.
+  /// nodes, the two ranks lie on different nodes. Ranks are ordered by their index in their nodes,
+  /// and two successive ranks form a pair. Empty for a rank without a partner, which measures
+  /// nothing.
   std::vector<int> my_pair() const {
     std::vector<int> order(static_cast<std::size_t>(engine_->size()));
     std::iota(order.begin(), order.end(), 0);
@@ -206,9 +207,9 @@ class Calibration {
     return NativeGroup(engine_, std::move(state));
   }
 
-  /// Returns the seconds of a rank's work per message, or 0 if waiting times hide it. Not called
-  /// for ranks that share a node, because no decision depends on the value there, and the group
-  /// would first set up a window.
+  /// Returns the seconds of a rank's work per message, or 0 if waiting times hide this work. Not
+  /// called for ranks that share a node, because no decision depends on the value there, and the
+  /// group would first set up a window.
   double message_work(const std::vector<int>& pair) const {
     NativeGroup group = group_of_rows(pair);
     std::vector<std::byte> data(kRow * kRowPiece);

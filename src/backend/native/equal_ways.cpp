@@ -59,7 +59,8 @@ std::string text_of(const std::string& way, const PairFigures& figures) {
                      figures.bytes_per_s * 8e-9);
 }
 
-/// Measures the routes of one pair. The rank that dials takes the times; the other answers.
+/// Measures the routes of one pair. The rank that dials measures the times; the other rank only
+/// answers its messages.
 void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
   const bool dials = pair.first == engine->rank();
   const std::vector<std::string> ways =

@@ -32,7 +32,7 @@ struct GroupSetup {
   /// Gives a group a device path, or lets MPI carry its calls. Null if neither is used. The second
   /// argument is the group's timeout.
   std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
-  /// Computes reductions in place of the host's kernels; null if there is none.
+  /// Computes reductions in place of the host's kernels; null if no unit is used.
   std::shared_ptr<kernels::Unit> unit;
   /// True if calls are staged even on memory that a Mac's GPU shares with the host.
   bool stages_always = false;
@@ -54,7 +54,7 @@ class NativeGroup final : public Group {
   ~NativeGroup() override;
 
   /// Sets the properties that the context's groups share. Must be called before the first call.
-  /// Groups that split() and shrink() make from this one use the same setup.
+  /// Groups that split() and shrink() make from this group use the same setup.
   void set_up(std::shared_ptr<const GroupSetup> setup);
   /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
   /// Must be called before the first call.
@@ -159,7 +159,7 @@ class NativeGroup final : public Group {
   const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> state_;
   std::shared_ptr<const GroupSetup> setup_ = std::make_shared<GroupSetup>();
-  const engine::Carrier* carrier_ = nullptr;  ///< Owned by `state_`. Null if calls go over links.
+  const engine::Carrier* carrier_ = nullptr;  ///< Owned by `state_`. Null if calls do not use MPI.
   std::shared_ptr<direct::Path> path_;
   std::shared_ptr<direct::Notices> notices_;
   std::once_flag path_is_watched_;

@@ -11,9 +11,9 @@
 namespace mccl::native {
 namespace {
 
-/// Sizes in bytes of the first and the last message. The first is large enough to show the rate of
-/// a slow cable instead of the rate of the buffers on its way. Sizes grow until a message takes
-/// kLongEnough seconds, so that a fast cable shows its rate as well.
+/// Sizes in bytes of the first and the last message. The first message is so large that its time
+/// depends on the rate of a slow cable, not on the buffers along that cable. Sizes grow until a
+/// message takes kLongEnough seconds, so that a fast cable shows its rate as well.
 constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
@@ -27,7 +27,8 @@ constexpr double kLongestOfSize = 0.2;
 /// The action after a trial.
 enum class Next : unsigned char { done, larger, again };
 
-/// Measures one pair: the first rank sends and takes the time, the second answers.
+/// Measures one pair: the first rank sends and measures the time until the second rank has
+/// answered.
 class PairMeasurement {
  public:
   PairMeasurement(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,

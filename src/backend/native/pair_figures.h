@@ -13,7 +13,7 @@
 
 namespace mccl::native {
 
-/// Time limit for measurements at the start of a job. It is generous, since a peer may be slow.
+/// Time limit for measurements at the start of a job. It is generous, because a peer may be slow.
 inline constexpr std::chrono::seconds kPatience{30};
 
 using Pair = std::pair<int, int>;

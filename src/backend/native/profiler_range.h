@@ -5,9 +5,10 @@
 
 namespace mccl::native {
 
-/// A range in the timeline of the current thread, with the name of a call and its size in bytes. It
-/// begins with the object and ends with it. Costs a few nanoseconds if the process runs under no
-/// profiler, and nothing in builds without the headers of NVTX.
+/// A range in the timeline of the current thread, with the name of a call and its size in bytes.
+/// The range begins when the object is constructed, and ends when it is destroyed. Costs a few
+/// nanoseconds if the process runs under no profiler, and nothing in builds without the headers of
+/// NVTX.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const engine::Request& request) noexcept;

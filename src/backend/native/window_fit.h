@@ -23,12 +23,12 @@ class WindowFit {
   /// Returns Facts::window_latency_s. `small` is the time of a small all_reduce in seconds. Used if
   /// every rank has a core of its own.
   double window_latency_s(double small) const;
-  /// Used if ranks share cores. switch_s() takes the seconds of a small all_reduce, turn_s() those
-  /// of a small broadcast; see schedule::Facts for the results.
+  /// Return Facts::switch_s and Facts::turn_s. `small` is the time of a small all_reduce in
+  /// seconds, `flow` that of a small broadcast. Used if ranks share cores.
   double switch_s(double small) const;
   double turn_s(double flow) const;
-  /// Returns the rate of data in cache. `longer` is the difference in seconds between an all_reduce
-  /// of `bytes` bytes and a small one.
+  /// Returns Facts::cached_bytes_per_s, the rate of data in cache. `longer` is the difference in
+  /// seconds between an all_reduce of `bytes` bytes and a small one.
   double cached_bytes_per_s(std::size_t bytes, double longer) const;
 
  private:

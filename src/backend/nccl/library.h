@@ -35,7 +35,7 @@ struct CommConfig {
 };
 
 /// The functions of NCCL, without the prefix nccl. The constructor throws LoadError if NCCL lacks
-/// one.
+/// one of these functions.
 struct NcclLibrary {
   explicit NcclLibrary(SharedLibrary its_file) : file(std::move(its_file)) {}
 
@@ -73,14 +73,14 @@ struct NcclLibrary {
   LibraryFunction<Result()> GroupStart{file, "ncclGroupStart"};
   LibraryFunction<Result()> GroupEnd{file, "ncclGroupEnd"};
 
-  int version = 0;  ///< Such as 22809 for NCCL 2.28.9.
+  int version = 0;  ///< For example, 22809 for NCCL 2.28.9.
 
   /// Returns text such as "NCCL 2.28.9 (/usr/lib/…/libnccl.so.2)".
   std::string described() const;
 };
 
-/// Returns the NCCL that the process has already loaded, for example through torch, or else the
-/// system's. Throws InvalidArgument with the reason if there is none.
+/// Returns the NCCL that the process has already loaded, for example through torch, or else loads
+/// the system's NCCL. Throws InvalidArgument with the reason if there is none.
 const NcclLibrary& library();
 
 /// NCCL's numbers for types and operations; -1 if NCCL has no equivalent with the same result.

@@ -24,8 +24,8 @@ namespace {
 constexpr unsigned kMagic = 0xcafebeef;
 constexpr unsigned kConfigVersion = 21800;
 
-/// Representation of elements that are moved without arithmetic: each one as `per_element` elements
-/// of NCCL's `type`. Types that NCCL lacks are sent as bytes.
+/// Representation of elements that are moved without arithmetic: one element is sent as
+/// `per_element` elements of NCCL's `type`. Types that NCCL lacks are sent as bytes.
 struct ElementForm {
   int type;
   std::size_t per_element;
@@ -141,9 +141,9 @@ void NcclPath::meet() {
 
 /// Splits the existing communicator, whose ranks are already connected. NCCL returns success at
 /// once and creates the child's communicator on its own thread. Until then the parent's
-/// communicator refuses other calls, so this function polls it until it is ready. NCCL writes the
-/// child's communicator to `comm_` of the child's path. If this rank is in no child group, NCCL
-/// writes to a static variable.
+/// communicator refuses other calls, so this function polls the parent's communicator until it
+/// accepts calls again. NCCL writes the child's communicator to `comm_` of the child's path. If
+/// this rank is in no child group, NCCL writes to a static variable.
 std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
@@ -179,7 +179,8 @@ void NcclPath::begin_as_part(Device device) {
   settle(kInProgress, "ncclCommSplit");
   make_queue();
   options_.log.info(
-      "group '{}': collectives on {} use {}, with a communicator split from the parent's",
+      "group '{}': collectives on {} use {}, with a communicator split from that of the parent "
+      "group",
       group().name(), own_queue_->accelerator().name(), nccl_.described());
 }
 
@@ -297,8 +298,8 @@ std::string NcclPath::failure() {
   return why_failed();
 }
 
-/// The caller must hold `mutex_`. Returns the group's failure rather than NCCL's, because the
-/// group's names the lost rank.
+/// The caller must hold `mutex_`. Returns the group's failure rather than NCCL's, because only the
+/// group's failure names the lost rank.
 std::string NcclPath::why_failed() {
   if (std::string reason = group().failure(); !reason.empty()) return reason;
   Result state = kSuccess;

@@ -119,7 +119,8 @@ std::string StagedCall::description() const {
 void StagedCall::require_started_batch() const {
   if (!held_back_.load(std::memory_order_acquire)) return;
   throw InvalidArgument(fmt::format(
-      "{}: the call starts only when end_coalescing is called; call that before waiting for it",
+      "{}: the call starts only when end_coalescing is called; call end_coalescing before you wait "
+      "for the call",
       description()));
 }
 

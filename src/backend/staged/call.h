@@ -31,10 +31,10 @@ class StagedCall final : public detail::WorkState, public Returning {
   /// The error that prevents an arrived call from starting; null if there is none.
   std::exception_ptr failure() const;
   bool expired(Clock::time_point now) const { return now >= deadline_; }
-  /// Marks the call as part of an open batch, in which waiting for it throws.
+  /// Marks the call as part of an open batch. While the batch is open, waiting for the call throws.
   void hold_back(bool held) { held_back_.store(held, std::memory_order_release); }
 
-  /// The call on host memory.
+  /// The request of the call on host memory.
   const Request& request() const { return request_; }
   CallOptions options_now() const;
   /// Fills left_out with zeros if the call has a fence, which must have passed; see

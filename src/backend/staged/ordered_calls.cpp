@@ -84,7 +84,7 @@ Work OrderedCalls::end_batch(Work others) {
       call->hold_back(false);
       works.emplace_back(call);
     }
-    waiting_.push_back(std::move(batch));  // attention_ counts this batch already
+    waiting_.push_back(std::move(batch));  // attention_ already counts this batch
     begin_watching();
   }
   changed_.notify_one();

@@ -1,4 +1,4 @@
-// Turns a call on device memory into one on host memory.
+// Turns a call on device memory into a call on host memory.
 #pragma once
 
 #include <exception>
@@ -20,18 +20,18 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
 }
 
 /// Holds the pinned memory of one call, and the HostBounce that copies data to that memory and
-/// back. A call on host memory behind a fence has neither. Not thread-safe.
+/// back. A call on host memory that only waits for a fence has neither. Not thread-safe.
 class Stage final : public engine::Conveyor {
  public:
-  /// Turns the request of rank `rank` into one on host memory. The device copies the input to that
-  /// memory once the caller's stream has reached this call or its fence has passed. `early`: true
-  /// if the call may start before all of its input has arrived. Throws InvalidArgument.
+  /// Turns the request of rank `rank` into a request on host memory. The device copies the input to
+  /// that memory once the caller's stream has reached this call or its fence has passed. `early`:
+  /// true if the call may start before all of its input has arrived. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
   /// If the device has not finished, the memory and the bounce that it uses are never reused.
   ~Stage() override;
 
-  /// True if the call on host memory may start: its input has arrived or, if it is cut into pieces,
-  /// the first piece has. Also true if the stage has failed.
+  /// True if the call on host memory may start: its input has arrived or, if the input is cut into
+  /// pieces, the first piece has arrived. Also true if the stage has failed.
   bool may_start();
   std::size_t arrived() const override;
   std::size_t piece_of_output() const override { return piece_; }
@@ -56,7 +56,7 @@ class Stage final : public engine::Conveyor {
   template <typename Poll>
   bool guarded(const Poll& poll);
 
-  std::shared_ptr<Fence> fence_;  ///< Null if there is none, or once it has passed.
+  std::shared_ptr<Fence> fence_;  ///< Null if the call has no fence, or once the fence has passed.
   std::shared_ptr<device::Depot> depot_;
   device::Block input_;
   device::Block output_;

@@ -30,8 +30,8 @@ namespace mccl::cli::bench {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{64} << 20;
-/// Total size of all ranks' buffers, in bytes. With many ranks, each buffer is smaller than
-/// kBuffer.
+/// Maximum total size of all ranks' buffers, in bytes. With more than 16 ranks, each buffer is
+/// therefore smaller than kBuffer.
 constexpr std::size_t kAllBuffers = std::size_t{1} << 30;
 /// Size of the buffer through which each process copies its data, in bytes. It fits easily into a
 /// core's second-level cache.
@@ -44,7 +44,7 @@ std::size_t buffer_bytes(int ranks) {
 }
 
 /// Runs `work` at the same time on all ranks for which `takes_part` is true. Returns the rate of
-/// the slowest of them in GB/s, as the median of kRepetitions runs.
+/// the slowest of these ranks in GB/s, as the median of kRepetitions runs.
 double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
                 const std::function<void()>& work) {
   if (takes_part) work();
@@ -62,7 +62,7 @@ double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
 void pass(std::span<std::byte> buffer, std::span<std::byte> stage) {
   for (; !buffer.empty(); buffer = buffer.subspan(stage.size())) {
     std::memcpy(stage.data(), buffer.data(), stage.size());
-    // Changes a byte, because the compiler might omit the copy back of equal bytes.
+    // If no byte changed, the compiler might omit the copy back.
     *reinterpret_cast<volatile std::byte*>(stage.data()) = std::byte{1};
     std::memcpy(buffer.data(), stage.data(), stage.size());
   }
@@ -76,10 +76,10 @@ constexpr std::size_t kWrite = std::size_t{1} << 20;
 constexpr std::size_t kStream = std::size_t{64} << 20;
 constexpr int kStreams = 3;
 constexpr std::size_t kPing = 8;
-constexpr int kPings = 250;  ///< Round trips in one batch.
+constexpr int kPings = 250;  ///< Number of round trips in one batch.
 constexpr int kBatches = 9;
 constexpr int kPatienceMs = 30'000;
-/// Seconds of polling before sleep, the same as in the engine.
+/// Time to poll before sleeping, in seconds: the default of Config::spin_us.
 constexpr double kSpin = 50e-6;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -209,7 +209,7 @@ double round_trip_us(const Socket& socket, bool first) {
 }
 
 /// Returns the rate of a stream from rank 0 to rank 1, in GB/s. If `both` is true, streams run in
-/// both directions, and this is the rate of each.
+/// both directions, and the result is the rate in each direction.
 double stream_gbs(const Socket& socket, bool first, bool both) {
   std::vector<std::byte> from(kWrite);
   std::vector<std::byte> to(kWrite);
@@ -228,8 +228,9 @@ double stream_gbs(const Socket& socket, bool first, bool both) {
   return percentile(rates, 0.5);
 }
 
-/// Measures TCP on loopback between ranks 0 and 1. Every rank of the group, which must have at
-/// least two, must call this; further ranks only wait. Only rank 0's result is valid. Throws Error.
+/// Measures TCP on loopback between ranks 0 and 1. Every rank must call this, and the group must
+/// have at least two ranks. Ranks other than 0 and 1 only wait. Only rank 0's result is valid.
+/// Throws Error.
 Loopback measure_loopback(Group& group) {
   const Socket socket = join(group);
   Loopback result;

@@ -22,22 +22,23 @@ std::uint64_t memory_bytes();
 struct Loopback {
   double one_way_gbs = 0;    ///< Rate from one process to the other, in GB/s.
   double both_ways_gbs = 0;  ///< Rate in each direction while both are in use, in GB/s.
-  double round_trip_us = 0;  ///< Median round trip of 8 bytes, in the best batch.
+  double round_trip_us = 0;  ///< Median time of a round trip of 8 bytes, in the fastest batch.
 };
 
 /// Copy rates of this machine, in GB/s per process: bytes of a process's buffer divided by the time
 /// of the slowest process.
 struct Bounds {
   std::size_t buffer_bytes = 0;
-  double copy_one_gbs = 0;  ///< One process copies its buffer while the others wait.
+  double copy_one_gbs = 0;  ///< One process copies its buffer while the other processes wait.
   double copy_all_gbs = 0;  ///< All processes copy at the same time.
-  /// All processes at the same time copy their buffers, piece by piece, to a small buffer and back.
+  /// All processes copy at the same time: each copies its buffer, piece by piece, to a small buffer
+  /// and back.
   double pass_all_gbs = 0;
-  std::optional<Loopback> loopback;  ///< Set if all ranks, at least two, are on this machine.
+  std::optional<Loopback> loopback;  ///< Set if there are several ranks, all on this machine.
 };
 
-/// Measures the bounds. Every rank must call it. `one_host` is true if all ranks are on this
-/// machine.
+/// Measures the bounds. Every rank must call this function. `one_host` is true if all ranks are on
+/// this machine.
 Bounds measure_bounds(Group& group, bool one_host);
 
 /// Compares the speed of sums on this machine: MCCL's own kernels, Accelerate and the GPU. Returns

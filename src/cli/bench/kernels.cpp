@@ -39,8 +39,8 @@ Implementation way(const char* name, const std::function<std::shared_ptr<kernels
   }
 }
 
-/// Returns the best rate, in GB of the result per second. Returns 0 if the unit does not support
-/// the type.
+/// Returns the best rate of kSamples samples, in GB of the result per second. Returns 0 if the unit
+/// does not support the type.
 double rate_of(const Implementation& way, DType dtype, std::vector<std::byte>& a,
                const std::vector<std::byte>& b) {
   const std::size_t n = a.size() / size_of(dtype);

@@ -21,7 +21,7 @@ std::uint64_t random_of(std::uint64_t source, std::uint64_t element) {
   return scrambled(scrambled(source + 1) + element * 0x9e3779b97f4a7c15);
 }
 
-/// Returns a limit such that the type represents all integers from 0 to that limit exactly.
+/// Returns a number n such that the type represents all integers from 0 to n exactly.
 std::uint64_t largest_exact(DType dtype) {
   switch (dtype) {
     case DType::boolean:
@@ -48,7 +48,8 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-/// Encodes one real component; `value` is exact in the type. Integers are little-endian.
+/// Encodes one real component. The type must represent `value` exactly. Copies the first bytes of
+/// an integer, which are its low bytes on a little-endian machine.
 void encode(DType dtype, double value, std::byte* to) {
   static_assert(std::endian::native == std::endian::little);
   switch (dtype) {
@@ -68,7 +69,8 @@ void encode(DType dtype, double value, std::byte* to) {
   }
 }
 
-/// Encodes `value(element, component)` for one period. Complex types have two components.
+/// Encodes `value(element, component)` for each element of one period. Complex types have two
+/// components.
 template <typename Value>
 std::vector<std::byte> cycle_of(DType dtype, Value&& value) {
   const std::size_t element_bytes = size_of(dtype);
@@ -89,9 +91,9 @@ double scale_of(DType dtype, std::size_t element) {
   return std::ldexp(1.0, static_cast<int>(element % 5) - 2);
 }
 
-/// Returns a rank's element of an exact sum. The sum over all ranks is at most `limit`, before
-/// scaling. If there are more than `limit` ranks, each rank's element is zero or one, and at most
-/// `limit` of them are one.
+/// Returns the element that `rank` contributes to a sum. The sum over all ranks is at most `limit`,
+/// before scaling. If there are more than `limit` ranks, each rank's element is zero or one, and at
+/// most `limit` of them are one.
 double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint64_t rank,
                 std::uint64_t ranks, std::uint64_t salt) {
   const std::uint64_t most = limit / ranks;
@@ -100,7 +102,8 @@ double sum_term(DType dtype, std::uint64_t limit, std::size_t element, std::uint
   return static_cast<double>(term) * scale_of(dtype, element);
 }
 
-/// Returns one or two. At most 6 or 14 ranks return two, so that the product is exact in the type.
+/// Returns one or two. At most 14 ranks (6 for a type of one byte) return two, so that the type
+/// represents the product exactly.
 double product_term(DType dtype, std::size_t element, std::uint64_t rank, std::uint64_t ranks) {
   const std::uint64_t most = size_of(dtype) == 1 ? 6 : 14;
   const std::uint64_t twos = element % (std::min(ranks, most) + 1);

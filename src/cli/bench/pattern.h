@@ -13,7 +13,7 @@
 
 namespace mccl::cli::bench {
 
-/// Period of the elements. It is a prime, so that data at a wrong offset is detected.
+/// Period of a pattern, in elements. It is a prime, so that data at a wrong offset is detected.
 inline constexpr std::size_t kPeriod = 4093;
 
 /// An endless, periodic sequence of elements of one type.
@@ -25,8 +25,8 @@ class Pattern {
 
   /// Writes consecutive elements of the pattern to `memory`, starting with element `first`.
   void fill(std::span<std::byte> memory, std::size_t first = 0) const;
-  /// Compares `memory` with the pattern, starting at its element `first`. Returns how many elements
-  /// differ.
+  /// Compares `memory` with the pattern from element `first` on. Returns the number of elements
+  /// that differ.
   std::uint64_t count_wrong(std::span<const std::byte> memory, std::size_t first = 0) const;
   /// Returns the largest difference from the pattern, relative to the largest expected magnitude.
   /// Returns NaN if `memory` contains a NaN. Only for floating types.
@@ -37,7 +37,8 @@ class Pattern {
   std::size_t element_bytes_;
 };
 
-/// Upper limit of every sum before its elements are scaled. The scale factor is at most 4.
+/// Upper limit of the sum of all ranks' elements, before the elements are multiplied by a scale
+/// factor of at most 4.
 using Most = std::uint64_t;
 inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
 /// Limit that keeps numbers within the range of every codec, including fp16.

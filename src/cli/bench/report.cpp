@@ -110,8 +110,9 @@ std::string setup_text(const Setup& setup) {
 }
 
 std::string bounds_text(const Bounds& bounds, int ranks) {
-  std::string text = fmt::format("# measured bounds of this machine, with {} per process:\n",
-                                 text_of_size(bounds.buffer_bytes));
+  std::string text =
+      fmt::format("# measured bounds of this machine, with a buffer of {} per process:\n",
+                  text_of_size(bounds.buffer_bytes));
   const auto line = [&](const std::string& what, double value, std::string_view unit) {
     fmt::format_to(std::back_inserter(text), "#   {:<52} {:>8.2f} {}\n", what, value, unit);
   };
@@ -146,8 +147,8 @@ std::string heading(Routine routine, bool may_be_rounded) {
 std::string row_text(const Row& row) {
   const bool moves_bytes = row.shape.bytes > 0;
   if (!row.out_of_place && !row.in_place)
-    return fmt::format("# {:>10} B: not measured; the call would use {}\n", row.shape.bytes,
-                       row.instead);
+    return fmt::format("# {:>10} B: not measured; the call would use algorithm {}\n",
+                       row.shape.bytes, row.instead);
   return left_half(fmt::format("{}", row.shape.bytes), fmt::format("{}", row.shape.part),
                    moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,
                    row.root ? fmt::format("{}", *row.root) : kNone) +

@@ -18,9 +18,9 @@ namespace mccl::cli::bench {
 /// One half of a row: the call out of place, or the call in place.
 struct Measurement {
   Timing timing;
-  double algbw_gbs = 0;  ///< Size over time, in GB/s; 0 for a barrier.
+  double algbw_gbs = 0;  ///< Size divided by time, in GB/s; 0 for a barrier.
   double busbw_gbs = 0;  ///< algbw_gbs times bus_factor().
-  /// Number of wrong elements on all ranks; empty if not checked.
+  /// Number of wrong elements on all ranks; empty if the result was not checked.
   std::optional<std::uint64_t> wrong;
   /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
   /// to the largest expected magnitude.
@@ -46,8 +46,8 @@ struct Row {
   std::optional<Measurement> out_of_place;
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if sums may be rounded.
-  /// The algorithm that ran instead, if the requested one does not support the call. That half of
-  /// the row was not measured. Empty if the requested algorithm ran.
+  /// If the requested algorithm does not support a half of the row, which is then not measured: the
+  /// algorithm that ran instead. Otherwise empty.
   std::string instead = {};
 };
 
@@ -70,10 +70,11 @@ struct Result {
   std::vector<Row> rows;
 };
 
-/// Returns the number of wrong elements in all rows. Elements that were not checked count as right.
+/// Returns the number of wrong elements in all rows. Elements that were not checked count as
+/// correct.
 std::uint64_t wrong_elements(const std::vector<Row>& rows);
 
-// The table for users. Lines that begin with # are explanations; the others are rows.
+// Parts of the printed table. Lines that begin with # are explanations; all other lines are rows.
 
 std::string setup_text(const Setup& setup);
 std::string bounds_text(const Bounds& bounds, int ranks);
@@ -81,10 +82,11 @@ std::string bounds_text(const Bounds& bounds, int ranks);
 std::string heading(Routine routine, bool may_be_rounded = false);
 /// Returns the line of the table for `row`.
 std::string row_text(const Row& row);
-/// Returns the calls that the requested algorithm cannot do, separated by commas. Empty if there
-/// are none.
+/// Returns the calls that the requested algorithm does not support, separated by commas. Empty if
+/// it supports all calls.
 std::string calls_refused(const std::vector<Row>& rows);
-/// Returns a line for each row with `sent`, under a title: the bytes with the codec and without.
+/// Returns a title, and a line for each row with `sent`: the bytes sent with the codec and without
+/// it. Empty if no row has `sent`.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
 /// Returns one JSON object. Times are in microseconds, rates in GB/s. A figure that does not exist

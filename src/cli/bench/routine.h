@@ -15,8 +15,8 @@
 
 namespace mccl::cli::bench {
 
-/// `sendrecv`: every rank sends to the next one and, at the same time, receives from the previous
-/// one.
+/// `sendrecv`: every rank sends to the next rank and, at the same time, receives from the previous
+/// rank.
 enum class Routine {
   all_reduce,
   all_gather,
@@ -54,7 +54,7 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
 /// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M. Without a factor, the sizes
-/// of a range double. Keeps the order. Throws InvalidArgument.
+/// of a range double. Keeps the order of the text. Throws InvalidArgument.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
@@ -63,16 +63,17 @@ double bus_factor(Routine routine, int ranks);
 
 /// Amount of data that one call moves.
 struct CallSize {
-  std::size_t part = 0;  ///< Elements in one rank's part; all elements if the routine has no parts.
-  std::size_t total = 0;  ///< Number of all elements.
-  std::size_t bytes = 0;  ///< Size of all elements, in bytes.
+  /// Number of elements in one rank's part; equal to `total` if the routine has no parts.
+  std::size_t part = 0;
+  std::size_t total = 0;  ///< Number of elements of the whole operation.
+  std::size_t bytes = 0;  ///< Size of the whole operation, in bytes.
 };
 
-/// Returns the largest shape of at most `bytes` bytes. However, a shape has at least one element,
-/// or one per rank if the routine has parts.
+/// Returns the largest shape of at most `bytes` bytes. If `bytes` is too small, the shape has one
+/// element, or one per rank if the routine has parts.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
-/// Options of a run of `mccl bench`. The same on every rank.
+/// Options of a run of `mccl bench`. They must be equal on all ranks.
 struct Options {
   std::vector<Routine> routines;
   std::vector<std::size_t> sizes;
@@ -98,8 +99,8 @@ struct CallFlags {
   int root = 0;
 };
 
-/// Adds "collective", --sizes, --dtype, --op and --root. `further` follows the names of the
-/// collectives in the help.
+/// Adds the argument "collective" and the flags --sizes, --dtype, --op and --root. `further`
+/// follows the names of the collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
 /// Parses the flags, and stores the calls in `options`. Throws InvalidArgument. `unfit`: see

@@ -135,7 +135,7 @@ class Run {
                         options_.dtype, options_.op.kind);
   }
 
-  /// Makes the call once and returns the algorithm that ran. All ranks choose the same one.
+  /// Makes the call once and returns the algorithm that ran, which is the same on all ranks.
   std::string algorithm_of(Routine routine, const Trial& trial) const {
     trial.fill();
     meet(*group_);
@@ -144,8 +144,8 @@ class Run {
     return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
   }
 
-  /// True if the requested algorithm ran. Messages, and collectives of a group of one rank, have no
-  /// choice of algorithm.
+  /// True if the requested algorithm ran, or if none was requested. Also true for messages and in a
+  /// group of one rank, where there are no algorithms to choose from.
   bool is_wanted(std::string_view algorithm) const {
     return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||
            algorithm == kMessages || result_.setup.ranks == 1;

@@ -1,4 +1,4 @@
-// The ranks of a run of `mccl bench`: how they start, and what each does.
+// The ranks of a run of `mccl bench`: how the ranks start, and what each rank does.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace mccl::cli::bench {
 
-/// Measures everything. Rank 0 prints the results and writes the files, then throws Error if
-/// elements were wrong or if the requested algorithm does not support a call.
+/// Measures the calls that `options` describe. Rank 0 prints the results and writes the files, then
+/// throws Error if elements were wrong or if the requested algorithm does not support a call.
 void run_rank(Context& context, const Options& options, bool one_host);
 
 /// Runs this program with `arguments` in `ranks` processes of this machine, bound to cores as

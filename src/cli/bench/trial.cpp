@@ -20,8 +20,8 @@ constexpr std::uint32_t kTag = 0;
 
 constexpr std::uint64_t kFewest = 5;
 constexpr std::uint64_t kMost = 1'000'000;
-/// Calls shorter than this, in seconds, are also timed in a batch, because reading the clock around
-/// each call would affect its time.
+/// Calls that take less than this time, in seconds, are also timed in a batch, because reading the
+/// clock around each call would affect its time.
 constexpr double kShortCall = 20e-6;
 /// Share of Options::seconds that the warm-up takes.
 constexpr double kWarmupShare = 0.1;
@@ -40,8 +40,8 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
 }
 
 /// Returns the numbers of calls to time, which rank 0 decides for all ranks. Warms up with batches
-/// of doubling size, until one takes kWarmupShare of Options::seconds. If Options::iterations is
-/// set, warms up with one batch.
+/// of doubling size, until a batch takes kWarmupShare of Options::seconds. If Options::iterations
+/// is set, warms up with one batch.
 CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;

@@ -30,17 +30,17 @@ void meet(Group& group);
 struct Timing {
   double time_us = 0;            ///< Mean time of a call on the slowest rank.
   double p50_us = 0;             ///< Median time of single calls, on rank 0.
-  double p99_us = 0;             ///< 99th percentile of the same calls.
+  double p99_us = 0;             ///< 99th percentile of the time of the same calls.
   std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };
 
-/// Times a collective call. Every rank must call this, and `call` must make the rank's part of the
+/// Times a collective call. Every rank must call this, and `call` must make this rank's call of the
 /// collective. Rank 0 decides how many calls are made, from options.{seconds, iterations, warmup}
 /// and its clock.
 Timing measure(Group& group, const std::function<void()>& call, const Options& options);
 
-/// Returns the smallest sample such that at least `share` of all samples are no larger. Reorders
-/// the samples.
+/// Returns the smallest sample that is at least as large as the fraction `share` of all samples.
+/// Reorders the samples.
 double percentile(std::span<double> samples, double share);
 
 /// Owns page-aligned memory.
@@ -61,7 +61,7 @@ class Memory {
 /// One call of a routine at one size, in place or out of place, with its buffers and test data.
 class Trial {
  public:
-  /// `a` and `b` hold at least shape.bytes each. They and `group` must outlive the Trial. If
+  /// `a` and `b` hold at least shape.bytes each. `a`, `b` and `group` must outlive the Trial. If
   /// `rounded` is true, the sum may be rounded, so the data are numbers that every codec can carry.
   Trial(Group& group, Routine routine, const CallSize& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
@@ -94,8 +94,8 @@ class Trial {
   std::span<std::byte> input_;  ///< Memory that the call reads on this rank; may be empty.
   /// Memory that the call writes; the same as input_ if the call has only one buffer.
   std::span<std::byte> output_;
-  ConstBuffer in_;  ///< input_, in the form that calls take.
-  Buffer out_;      ///< output_, in the form that calls take.
+  ConstBuffer in_;  ///< Describes input_ in a call.
+  Buffer out_;      ///< Describes output_ in a call.
 };
 
 }  // namespace mccl::cli::bench

@@ -55,11 +55,11 @@ Finding no_network(std::span<const HostFacts> facts) {
           .why =
               "--over ethernet needs a network in which every host has an IPv4 address, or every "
               "host has an IPv6 address",
-          .cure = "give each host an address in one network, or use --over cables"};
+          .cure = "give all hosts addresses in one network, or use --over cables"};
 }
 
-/// Chooses between cables of all kinds and a network. Not called if Thunderbolt alone has been
-/// chosen.
+/// Chooses between cables of all kinds and a network. Not called if discover() has already chosen
+/// Thunderbolt cables.
 TopologyChoice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
                       const cluster::Connectivity& joined) {
   TopologyChoice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
@@ -83,7 +83,7 @@ void add_both_ways(std::vector<LinkTest>& tests, int a, const std::string& at_a,
 }
 
 /// Adds tests between each host of a network and the next host in `order`, in both directions, so
-/// that every host both connects and accepts.
+/// that every host both opens and accepts connections.
 void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
   const auto addresses = addresses_in(facts, wire);
@@ -97,8 +97,8 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
   }
 }
 
-/// Times all links except those of hosts on which ranks run; the result of each of these has
-/// `tried` set to false.
+/// Times the links between hosts on which no ranks run. In the results of all other links, `tried`
+/// is false.
 std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                                        const std::vector<LinkTest>& tests) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
@@ -147,8 +147,8 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
     found.joined.links = thunderbolt;
     found.choice = choose_cables(facts, thunderbolt, flags.backend);
     if (only || found.choice.shape != Topology::none) return found;
-    // Other cables or a network may still join the hosts without Thunderbolt, so these findings are
-    // only notes.
+    // Cables of other kinds or a network may still join the hosts, so the findings about
+    // Thunderbolt become notes.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
     add(found.findings, found.choice.findings);
   }

@@ -17,14 +17,14 @@ struct ConfigFlags {
   hosts::WhichHosts which;
   bool verbose = false;
   bool ignore_unreachable = false;
-  std::string over;     ///< Empty to choose from all connections that are found.
-  std::string backend;  ///< Empty for any backend that the connections support.
+  std::string over;     ///< Kind of connection to use; empty to choose from all kinds.
+  std::string backend;  ///< MLX backend to use; empty for any that the connections support.
   std::string output;
   std::vector<std::string> variables;
   bool auto_setup = false;
   bool sure = false;  ///< True if --yes is given: the user is not asked for consent.
   bool persist = false;
-  std::string subnet;  ///< Empty for any private network.
+  std::string subnet;  ///< Range for new networks; empty for the private ranges.
   int revert_after_s = 30;
   bool dot = false;
   bool svg = false;
@@ -41,7 +41,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
 /// Returns an address of each host on an interface without a discovered cable, or an empty string
-/// if the host has none. Indexed by host.
+/// if the host has no such address. Indexed by host.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 
@@ -50,7 +50,7 @@ struct Exchanged {
   std::vector<cluster::Finding> findings;
 };
 
-/// Tests each link in both directions, and measures latency and rate.
+/// Tests each link in both directions, and measures its latency and rate.
 Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
                    const cluster::TopologyChoice& choice,
                    std::span<const cluster::Addressed> links);

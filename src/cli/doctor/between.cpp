@@ -23,8 +23,8 @@ using hosts::LinkTest;
 constexpr std::size_t kPorts = probe::kPortRanges.size();
 /// Size of a packet that every network carries, in bytes.
 constexpr int kSmallPacket = 576;
-/// Sizes to try, in bytes: the largest packets that usually pass tunnels, cloud networks and the
-/// like.
+/// Sizes to try, in bytes: the largest packets that usually pass tunnels, cloud networks and
+/// similar networks.
 constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 1200, 1000, 800};
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
@@ -45,9 +45,9 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   }
 }
 
-/// If a packet of the whole MTU does not arrive on a path, finds the largest of the sizes in
-/// kUsualPackets that does. If not even small packets arrive, the path blocks UDP, and nothing is
-/// known about sizes.
+/// If a packet as large as the MTU does not arrive on a path, finds the largest size in
+/// kUsualPackets that arrives. If even small packets do not arrive, the path blocks UDP, and the
+/// test cannot show which sizes pass.
 void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
   std::vector<int> sizes;
@@ -73,7 +73,8 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   send();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!paths[i].loses_packets()) continue;
-    // The whole MTU is tried again, because a single packet may be lost for other reasons.
+    // A packet as large as the MTU is sent again, because a single packet may be lost for other
+    // reasons.
     add(i, paths[i].mtu);
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);
@@ -115,7 +116,7 @@ Finding beside_a_job(const std::vector<HostFacts>& facts) {
           .what = "links from and to these hosts were not timed, because a job runs there",
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why = "timing would slow the job down, and its results would be unreliable",
-          .cure = "repeat this when the job has ended, or use --measure"};
+          .cure = "run mccl doctor again when the job has ended, or use --measure"};
 }
 
 Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<InterfacePath*>& left,
@@ -129,7 +130,7 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Inter
           .what = fmt::format("{} of {} paths were not timed: the limit of {} s was reached",
                               left.size(), all, measuring.longest.count()),
           .where = fmt::format("{}", fmt::join(names, ", ")),
-          .why = "a slow link among them was not found",
+          .why = "a slow link among these paths would not be found",
           .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest.count())};
 }
 

@@ -17,7 +17,8 @@ struct Between {
 
 struct Report {
   std::vector<hosts::Asked> asked;
-  /// Connections between the hosts that were reached; empty if only one host was reached.
+  /// Connections between the hosts that were reached. Empty if fewer than two hosts were reached,
+  /// or if one machine has two names.
   Between between;
   std::vector<cluster::Finding> findings;
 };

@@ -28,13 +28,13 @@ constexpr std::size_t kMostOutput = std::size_t{1} << 18;
 /// Exit status of a script if a package or GPU that the script needs is missing.
 constexpr int kNotThere = 77;
 constexpr int kMostRanks = 8;
-/// Time that a process gets to end after SIGTERM, before it is killed.
+/// Time between SIGTERM and SIGKILL when a trial is stopped.
 constexpr auto kForEnd = 10s;
 constexpr const char* kResult = "mccl-selftest-result";
 constexpr const char* kFirstRank = "[0] ";
 
-/// Beginning of the script of each framework. The script exits with kNotThere if the framework is
-/// not installed.
+/// Beginning of each framework's script. The script exits with kNotThere if the framework is not
+/// installed.
 constexpr const char* kImports = R"py(
 import sys
 try:
@@ -134,14 +134,15 @@ json result_in(std::string& output) {
   return result;
 }
 
-/// Returns the number at `key`; 0 if there is none, such as the rate of a barrier.
+/// Returns the number at `key`; 0 if the value is not a number. For example, the rate of a barrier
+/// is null.
 double number_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-/// Returns the best possible rate, in GB/s: the trial's bound_gbs or, if that is 0, the bound of
-/// the transport that mccl bench measured.
+/// Returns the best possible rate, in GB/s: the trial's bound_gbs or, if that is 0, the bound that
+/// mccl bench measured for the transport.
 double bound_of(const SelftestCase& trial, const json& result) {
   const auto found = result.find("bounds");
   if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;
@@ -177,7 +178,7 @@ struct Outcome {
   Kind kind = Kind::failed;
   int status = 0;
   double seconds = 0;
-  std::string output;  ///< The last kMostOutput bytes of the trial's output, at most.
+  std::string output;  ///< At most the last kMostOutput bytes of the trial's output.
   json result;         ///< The trial's JSON result.
 };
 
@@ -231,7 +232,8 @@ json json_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>
   return list;
 }
 
-/// Returns the flags with which mccl launch uses the hosts of `which`. Empty if none were named.
+/// Returns the flags with which mccl launch uses the hosts of `which`. Empty if no hosts were
+/// named.
 std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   std::vector<std::string> words;
   if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
@@ -336,7 +338,7 @@ bool run_selftest(const hosts::WhichHosts& which, const Report& report, json all
   fmt::print("\n{}", text_of(trials, outcomes));
   all["selftest"] = json_of(trials, outcomes);
   write_file(output, cluster::dumped(all));
-  fmt::print("\n{} contains all results: attach it to a report\n", output);
+  fmt::print("\n{} contains all results: attach this file to a bug report\n", output);
   return std::ranges::none_of(
       outcomes, [](const Outcome& outcome) { return outcome.kind == Outcome::Kind::failed; });
 }

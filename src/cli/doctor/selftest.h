@@ -1,5 +1,5 @@
-// Tests every collective, transport and framework that this machine has. Records the results, so
-// that a report can describe a machine that its readers do not have.
+// Tests every collective, transport and framework that this machine has. Writes the results to a
+// file, which can be attached to a bug report.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,9 +18,9 @@ struct SelftestCase {
   std::string name;
   std::vector<std::string> argv;
   /// File to which the program writes its JSON result. Empty if it writes the result to standard
-  /// output, or writes none.
+  /// output, or writes no result.
   std::string result_file;
-  double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0 if the result contains it.
+  double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0 if the JSON result contains it.
 };
 
 /// The machine that the trials run on.
@@ -28,8 +28,8 @@ struct ThisMachine {
   std::string program;  ///< Path of mccl.
   std::string python;   ///< Path of Python; empty if Python is not installed.
   int cores = 1;
-  /// Total rate of this machine's active RDMA devices, in GB/s; 0 if it is not known. Absent if
-  /// there is no such device.
+  /// Total rate of this machine's active RDMA devices, in GB/s; 0 if it is not known. Absent if no
+  /// RDMA device is active.
   std::optional<double> rdma_gbs;
 };
 
@@ -38,18 +38,19 @@ struct Others {
   std::vector<std::string> flags;     ///< Flags of mccl launch; empty if no hosts were named.
   std::vector<std::string> programs;  ///< Paths of mccl on the hosts, without duplicates.
   double bound_gbs = 0;               ///< Measured rate of the slowest pair of hosts, in GB/s.
-  /// Total rate of the RDMA devices of the slowest host, in GB/s. Absent if a host has no such
-  /// device.
+  /// Lowest total rate of a host's active RDMA devices, in GB/s. Absent if a host has no active
+  /// RDMA device.
   std::optional<double> rdma_gbs;
 };
 
-/// Returns the total rate of the RDMA devices whose ports are active, in GB/s; 0 if it is not
-/// known. Empty if there is no such device.
+/// Returns the total rate of the RDMA devices whose ports are active, in GB/s; 0 if the rate is not
+/// known. Empty if no port is active.
 std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 
 /// Returns trials of every collective over every transport of this machine, and of MCCL with NumPy,
-/// torch and MLX if there is a Python. If hosts were named, adds every collective among all hosts,
-/// and again over RDMA if all hosts have devices. Trials write their files to `folder`.
+/// torch and MLX if Python is installed. If hosts were named, adds a trial of every collective
+/// among all hosts, and a second one over RDMA if all hosts have RDMA devices. Trials write their
+/// files to `folder`.
 std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Others& others,
                                          const std::string& folder);
 

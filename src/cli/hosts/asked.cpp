@@ -16,8 +16,8 @@ using cluster::Severity;
 using cluster::value_at;
 using nlohmann::json;
 
-/// Returns the port if it is in the range from `least` to 65535. Only such ports are passed on to
-/// other hosts.
+/// Returns the port in a host's answer; empty if `value` is not an integer from `least` to 65535.
+/// Ports are checked here, because they are passed on to other hosts.
 std::optional<std::uint16_t> port_in(const json& value, int least) {
   if (!value.is_number_integer()) return {};
   const auto port = value.get<std::int64_t>();

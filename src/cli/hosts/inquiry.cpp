@@ -24,8 +24,8 @@ using nlohmann::json;
 
 constexpr auto kForProbe = 10s;
 constexpr int kCalls = 2;
-/// Time limit for sending discovery messages. A probe waits less than this for interfaces that have
-/// just come up.
+/// Time limit for sending discovery messages. It exceeds the time that a probe waits for interfaces
+/// that have just come up.
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
@@ -37,18 +37,18 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the offset of a host's clock that is smallest in magnitude and consistent with the
-/// host's answer, in seconds; negative if the clock is behind, 0 if it may be right. The host read
-/// `shown` from its clock at some time between `asked_at` and now.
+/// Returns the minimum error of a host's clock in seconds; negative if the clock is behind, 0 if it
+/// may be right. The exact error is unknown, because the host read `shown` from its clock at some
+/// time between `asked_at` and now.
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
 }
 
 /// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. The
-/// report begins on a new line, because a start-up file may have printed an unfinished line. The
-/// caller must not send more before it has the report: the shell reads ahead, so the probe could
-/// miss that text.
+/// report begins on a new line, because a start-up file of the shell may have printed an unfinished
+/// line. The caller must not send more text before the report has arrived: the shell reads ahead,
+/// and would take text that is meant for the probe.
 std::string finding_script(const std::string& token, const std::vector<std::string>& places) {
   return fmt::format(
       "LC_ALL=C; LANG=C; export LC_ALL LANG\n"
@@ -77,14 +77,15 @@ std::string Inquiry::python_of(const Host& host) const {
 struct Inquiry::Line {
   const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
   std::unique_ptr<Dialogue> session;
-  json request;                 ///< The first request; sent once the probe runs.
+  json request;                 ///< The request for the host's facts; sent once the probe runs.
   bool is_missing = false;      ///< True if the host has no mccl.
   std::string program;          ///< Path of the host's mccl; empty until it is found.
   std::string busy;             ///< The program that the probe last reported as running.
-  bool told = false;            ///< True once the facts are complete.
+  bool told = false;            ///< True once the host has reported all its facts.
   bool other_build = false;     ///< True if the host's probe uses another protocol.
   std::size_t heard_bytes = 0;  ///< Number of bytes received before the facts were complete.
-  double asked_at = 0;          ///< Seconds since the epoch, by this machine's clock.
+  /// Time of the request, in seconds since 1970, by this machine's clock.
+  double asked_at = 0;
   std::optional<double> clock_off_s;
   std::string odd;  ///< Beginning of the first answer that could not be parsed.
   std::vector<json> answers;
@@ -105,8 +106,8 @@ Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, S
 }
 
 Inquiry::~Inquiry() {
-  // Ends the input of all sessions first, so that they end in parallel. Then each destructor waits
-  // for its own session.
+  // Ends the input of all sessions first, so that they end in parallel. Afterwards, the destructor
+  // of each session waits for its end.
   for (const auto& line : lines_)
     if (line->session) line->session->end_input();
 }
@@ -262,7 +263,7 @@ void Inquiry::start_probes() {
     Line& line = *lines_[host];
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
     asked_[host].probe_fault = fmt::format(
-        "{} does not listen: {}", line.program,
+        "{} probe does not listen: {}", line.program,
         line.session && line.session->ended() ? error_text(*line.session) : "it does not answer");
     line.session.reset();
   }
@@ -309,7 +310,7 @@ cluster::CallResults Inquiry::call() {
     requests[host] = {{{"do", "call"}, {"name", host}}};
     if (!asked_[host].hears_calls) all.deaf.push_back(static_cast<int>(host));
   }
-  // Calls are repeated, because a packet may be lost.
+  // Each discovery message is sent kCalls times, because a packet may be lost.
   for (int round = 0; round < kCalls; ++round) {
     probe(requests, kForCalling);
     wait(Clock::now() + kForHearing, [](std::size_t) { return false; });

@@ -40,8 +40,8 @@ struct Asked {
 cluster::Finding finding_of_unreached(const Asked& asked);
 /// Returns a problem for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
-/// Returns a warning for each host whose probe does not listen. `why` is the consequence, as text
-/// for the user.
+/// Returns a warning for each host whose probe does not listen. `why` describes the consequences to
+/// the user.
 std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
 
 /// Receives lines that report progress.
@@ -58,9 +58,9 @@ class Inquiry {
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
-  /// Asks all hosts for their facts. Gives up each host that does not answer within `patience`.
+  /// Asks all hosts for their facts. Gives up on each host that does not answer within `patience`.
   void gather(std::chrono::seconds patience);
-  /// Removes the hosts that were not reached. The others are renumbered.
+  /// Removes the hosts that were not reached, which changes the indices of the other hosts.
   void forget_unreached();
   /// Makes each host's probe listen, at ports that the probe chooses (probe::kPortRanges).
   void start_probes();
@@ -95,7 +95,7 @@ class Inquiry {
   const std::string key_;
   std::vector<Asked> asked_;
   Signals& signals_;
-  std::vector<std::unique_ptr<Line>> lines_;  ///< One for each host.
+  std::vector<std::unique_ptr<Line>> lines_;  ///< Indexed by host, like asked_.
 };
 
 // Helpers of Inquiry that asked.cpp implements.

@@ -48,10 +48,10 @@ std::vector<std::size_t> all_of(std::span<const LinkTest> tests) {
   return indices;
 }
 
-/// Sends a request for each test in `indices` whose hosts both have probes, and passes the answers
-/// named `kind` to `then`. `request_for` returns the request without its id and addresses; its port
-/// is 0 if the test must be skipped. Gives up hosts that do not answer all requests in time,
-/// because each further request would wait as long.
+/// Sends a request for each test in `indices` whose two hosts have a probe, and passes the answers
+/// named `kind` to `then`. `request_for` returns the request without its id and addresses, with
+/// port 0 if the test must be skipped. Gives up on hosts that do not answer all requests in time,
+/// because further requests to them would take as long.
 void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std::size_t> indices,
          const char* kind, const std::function<json(std::size_t test)>& request_for,
          const std::function<void(std::size_t test, const json& answer)>& then) {
@@ -150,7 +150,7 @@ std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, i
   for (const auto& [a, b] : pairs) players = std::max({players, a + 1, b + 1});
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
-  // In this order, consecutive pairs fill a round if every host is paired with every other.
+  // If every host is paired with every other host, consecutive pairs of this order fill a round.
   std::ranges::stable_sort(order, {}, [&](std::size_t i) {
     const auto& [a, b] = pairs[i];
     return std::tuple(tournament_round(players, a, b), a > b);

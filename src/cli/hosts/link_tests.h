@@ -15,7 +15,7 @@ namespace mccl::cli::hosts {
 struct LinkTest {
   int from = 0;
   int to = 0;
-  std::string source;  ///< An address of `from`. Empty: any.
+  std::string source;  ///< An address of `from`. Empty: any address.
   std::string target;
   std::size_t port = 0;  ///< Index into the ports of `to`.
 };
@@ -44,10 +44,11 @@ std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests
 std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
                                  Clock::time_point limit);
 
-/// Orders measurements, which would disturb each other if they shared a host. Returns indices into
-/// `pairs`, grouped by round. Each pair is in one round, and no host is in two pairs of a round.
-/// All pairs of n hosts, in both directions, take 2(n - 1) rounds, or 2n if n is odd. Any other set
-/// of pairs takes at most twice as many rounds as the busiest host has pairs.
+/// Divides measurements between pairs of hosts into rounds, because measurements that share a host
+/// would disturb each other. Returns indices into `pairs`, grouped by round. Each pair is in one
+/// round, and no host is in two pairs of a round. All pairs of n hosts, in both directions, take
+/// 2(n - 1) rounds, or 2n if n is odd. Any other set of pairs takes at most twice as many rounds as
+/// the busiest host has pairs.
 std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, int>> pairs);
 
 }  // namespace mccl::cli::hosts

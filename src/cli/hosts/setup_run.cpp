@@ -118,8 +118,9 @@ class HostShell {
 
 /// Returns scripts that start, renew and end the guards of hosts. Each host has a folder with a
 /// file `undecided`. The session renames this file to `kept`, or the guard renames it to
-/// `reverted`; the first rename decides. A rename takes no space, and a guard that does not find
-/// `kept` undoes the steps. So the steps are undone even if /tmp is full or has been emptied.
+/// `reverted`; the first rename decides whether the steps are kept. A rename takes no space, and a
+/// guard that does not find `kept` undoes the steps. So the steps are undone even if /tmp is full
+/// or has been emptied.
 class Guard {
  public:
   /// Starts the guard: a process that survives the session, and undoes the steps if it is not
@@ -145,7 +146,7 @@ class Guard {
   std::string renew(std::size_t host) const {
     return fmt::format("[ -e {0}/undecided ] && touch {0}/alive", folder_of(host));
   }
-  /// Runs the command. Fails if the guard has stopped waiting before the command or during it.
+  /// Runs the command. Fails if the guard stopped waiting before or during the command.
   std::string guarded(std::size_t host, const std::string& command) const {
     return fmt::format("{} && {{ {}; }} && [ -e {}/undecided ]", renew(host), command,
                        folder_of(host));
@@ -200,7 +201,8 @@ class SetupRun {
     workers_[host] = std::make_unique<HostShell>(plan_.hosts[host], reaching_);
   }
 
-  /// Time limit of a job. The guard would undo a job that takes longer than `revert_after`.
+  /// Time limit of a job. During a job that takes longer than `revert_after`, the guard would undo
+  /// the steps.
   std::chrono::seconds for_step() const { return std::min(kForStep, plan_.revert_after); }
 
   std::vector<HostJob> guards() const {
@@ -237,9 +239,8 @@ class SetupRun {
     return jobs;
   }
 
-  /// Undoes all steps that were begun, in reverse order, and then ends the guards (the processes on
-  /// the hosts that undo the steps of an unreachable host). If a host is lost meanwhile, its guard
-  /// undoes the steps of that host.
+  /// Undoes all steps that were begun, in reverse order, and then ends the guards. If a host is
+  /// lost meanwhile, the guard on that host undoes the host's steps.
   SetupResult undo() {
     SetupResult result;
     result.fault = fault_;
@@ -322,7 +323,7 @@ class SetupRun {
   Signals& signals_;
   const Say& say_;
   const Guard guard_;
-  std::set<std::size_t> busy_;  ///< Hosts that have steps.
+  std::set<std::size_t> busy_;  ///< Indices of the hosts that have steps.
   /// Indexed by host; null for hosts without steps.
   std::vector<std::unique_ptr<HostShell>> workers_;
   std::set<std::size_t> done_;
@@ -336,8 +337,8 @@ class SetupRun {
 std::string text_of(const SetupResult& result, const std::string& undo) {
   if (result.undone)
     return result.fault + "; the completed steps are undone, and nothing is changed";
-  std::string text = fmt::format("{}; some completed steps could not be undone: sh {} tries again",
-                                 result.fault, undo);
+  std::string text = fmt::format(
+      "{}; some completed steps could not be undone; to try again, run sh {}", result.fault, undo);
   for (const std::string& host : result.alone)
     text += fmt::format("; {} cannot be reached, but undoes its changes itself", host);
   return text;

@@ -18,7 +18,7 @@
 namespace mccl::cli::hosts {
 
 struct SetupResult {
-  std::string fault;  ///< Empty: everything succeeded.
+  std::string fault;  ///< Why the set-up failed. Empty: it succeeded.
   /// True if all steps that were done before the fault are undone. False also if the outcome of a
   /// step is unknown, because its command never ended or the connection was lost.
   bool undone = true;

@@ -14,7 +14,7 @@ struct WhichHosts {
   std::string hostfile;
   std::string user;
   std::vector<std::string> ssh_arguments;
-  int patience = 60;  ///< Seconds that a host may take.
+  int patience = 60;  ///< Seconds that a host may take to answer or to become ready.
 };
 
 /// Adds --hosts, --hostfile, --user, --ssh-arg and --patience. `patience` completes the help text

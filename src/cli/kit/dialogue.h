@@ -29,7 +29,7 @@ class Lines {
 
   /// Returns free space of at least 64 KiB to read into.
   std::span<char> space();
-  /// Adds the first `bytes` bytes of space() to the contents, once they have been read.
+  /// Adds the first `bytes` bytes of space(), into which the caller has read, to the contents.
   void filled(std::size_t bytes) { end_ += bytes; }
   /// Takes all complete lines with their line ends, or a piece of a line that reaches kLongest.
   std::string_view take_lines();
@@ -73,21 +73,22 @@ class Dialogue {
   using Reaped = std::function<void(pid_t process)>;
 
   /// `start` starts the process, and is called again for each retry. `hear` receives each line of
-  /// standard output, without its line end, and must not destroy this object. `reaped` is called
-  /// when a process no longer exists. `logins`, which may be null, limits the logins in progress.
+  /// standard output, without its line end, and must not destroy this object. `reaped` receives the
+  /// id of each process that has been reaped. `logins`, which may be null, limits the logins in
+  /// progress.
   Dialogue(Start start, Hear hear, Logins* logins = nullptr, Reaped reaped = {})
       : start_(std::move(start)),
         hear_(std::move(hear)),
         logins_(logins),
         reaped_(std::move(reaped)) {}
-  /// Ends the process with SIGTERM, and after one second with SIGKILL.
+  /// Sends SIGTERM to the process, and SIGKILL if the process still runs after one second.
   ~Dialogue();
   Dialogue(const Dialogue&) = delete;
   Dialogue& operator=(const Dialogue&) = delete;
 
-  /// Starts the process if `logins` permits another login, and registers its streams with `watch`.
-  /// `machines` are the machines at which `logins` counts this login. If `machines` is empty, they
-  /// are still unknown, and the login waits.
+  /// Starts the process if `logins` permits another login, and registers the process's streams with
+  /// `watch`. `machines` are the machines at which `logins` counts this login. If `machines` is
+  /// empty, they are still unknown, and the login waits.
   void watch(Watch& watch, const std::vector<std::string>& machines = {});
   /// Sends the text as soon as the process can take it. Drops it if the process has closed its
   /// input.
@@ -100,7 +101,7 @@ class Dialogue {
   /// Reaps the process if it has ended, and reads the rest of its output. Returns true only once:
   /// when the process has ended and will not be started again.
   bool collect();
-  /// Sends the signal to the process. If the process has not been started, it never will be.
+  /// Sends the signal to the process. If the process has not been started, prevents its start.
   void end(int signal);
 
   bool ended() const { return state_ == State::ended; }
@@ -127,20 +128,22 @@ class Dialogue {
   Lines said_;
   std::string complaint_;
   std::string unsent_;
-  std::string unheard_;  ///< Text sent before the first line; sent again to the next process.
+  /// Text given to send() before the process answered its first line. If the process is started
+  /// again, the text is sent to the new process.
+  std::string unheard_;
   bool no_more_ = false;
 };
 
 struct Captured {
   std::string output;  ///< The last bytes of standard output, and of standard error if requested.
-  int status = 0;      ///< Exit status, or 128 + the number of the signal that killed it.
+  int status = 0;      ///< Exit status, or 128 + the signal number if the program was killed.
   bool late = false;   ///< True if the program was ended at the time limit.
 };
 
 struct CaptureLimits {
   Clock::time_point time;                    ///< Time at which the program gets SIGTERM.
   std::chrono::seconds grace{0};             ///< Time between SIGTERM and SIGKILL.
-  std::size_t bytes = std::size_t{1} << 20;  ///< Largest output that is kept.
+  std::size_t bytes = std::size_t{1} << 20;  ///< Maximum number of output bytes that are kept.
 };
 
 /// Runs the program without input, until it ends. Throws Error if no process can be created. If one

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kLongestName = 255;
 
-/// True if the text has no blanks and nothing that a shell or ssh would interpret. `also` holds the
-/// punctuation that is allowed.
+/// True if the text has no blanks and no characters that a shell or ssh would interpret. `also`
+/// holds the punctuation that is allowed.
 bool is_word(std::string_view text, std::string_view also) {
   return !text.empty() && text.size() <= kLongestName && text.front() != '-' &&
          std::ranges::all_of(text, [&](unsigned char c) {

@@ -16,8 +16,8 @@ inline constexpr int kMostRanks = 4096;
 
 struct Host {
   std::string name = "127.0.0.1";  ///< Name for ssh, without user and port.
-  std::string user;                ///< Empty: chosen by ssh.
-  int port = 0;                    ///< 0: chosen by ssh.
+  std::string user;                ///< Empty: ssh chooses the user.
+  int port = 0;                    ///< 0: ssh chooses the port.
   /// Addresses at which the host's ranks listen. Several addresses give several links per pair of
   /// ranks. If empty, routing selects the address.
   std::vector<std::string> addresses;
@@ -35,15 +35,16 @@ struct Host {
 /// begins with `where`.
 Host parse_host(std::string_view where, std::string_view text);
 
-/// Parses names separated by commas, as in --hosts. Throws InvalidArgument if one is not a host;
-/// the message begins with `where`.
+/// Parses hosts separated by commas, as in --hosts. Throws InvalidArgument if parse_host() does not
+/// accept one of them; the message begins with `where`.
 std::vector<Host> parse_hosts(std::string_view where, std::string_view text);
 
 /// Returns "[user@]host[:port]". An IPv6 address is in brackets if a port follows.
 std::string text_of(const Host& host);
 
-/// True if the host is this machine, so that its ranks are started without ssh. Its name is
-/// 127.0.0.1, ::1, localhost or this machine's name, and it has no user and no port.
+/// True if the host is this machine, so that its ranks are started without ssh. This is so if the
+/// host's name is 127.0.0.1, ::1, localhost or this machine's name, and the host has no user and no
+/// port.
 bool is_here(const Host& host);
 
 /// Parses "NAME=VALUE". Throws InvalidArgument for any other text; the message begins with `where`.

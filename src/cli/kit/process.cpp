@@ -36,7 +36,7 @@ struct Streams {
   Descriptor error;
 };
 
-/// Enlarges the pipe where the system can, for fewer and larger reads.
+/// Enlarges the pipe if the system supports it, so that fewer reads are needed.
 void enlarge([[maybe_unused]] const Descriptor& pipe) {
 #ifdef F_SETPIPE_SZ
   ::fcntl(pipe.get(), F_SETPIPE_SZ, kPipeBytes);
@@ -44,9 +44,9 @@ void enlarge([[maybe_unused]] const Descriptor& pipe) {
 }
 
 [[noreturn]] void refuse(const char* what) {
-  throw Error(
-      fmt::format("cannot create {}: {}; start fewer ranks on this machine, or raise the limits",
-                  what, std::strerror(errno)));
+  throw Error(fmt::format(
+      "cannot create {}: {}; start fewer ranks on this machine, or raise its limits (ulimit)", what,
+      std::strerror(errno)));
 }
 
 /// Sets up a terminal. Line ends pass unchanged, because the user's own terminal converts them.
@@ -138,7 +138,8 @@ const rlimit& files_limit_of_children() {
   return first;
 }
 
-/// Called in the child: restores the signal state of a process that a shell starts.
+/// Called in the child: resets all signals to their default actions and unblocks them, as a shell
+/// does for a program that it starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;
@@ -149,7 +150,7 @@ void reset_signals() {
 #ifdef __linux__
 using ProcessorSet = std::vector<cpu_set_t>;
 
-/// Returns an empty set if all processors may be used.
+/// Returns an empty set if `processors` is empty, which means that all processors may be used.
 ProcessorSet set_of(const std::vector<int>& processors) {
   if (processors.empty()) return {};
   const auto most = static_cast<std::size_t>(std::ranges::max(processors));
@@ -197,7 +198,8 @@ constexpr std::array kGathered = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
 constexpr std::array kIgnored = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 
-/// Pipe to which the signal handler writes. It is global, because a handler gets no pointer.
+/// Pipe to which the signal handler writes. It is global, because the handler receives only the
+/// number of the signal.
 Pipe gathered;
 volatile std::sig_atomic_t gathered_writer = -1;
 

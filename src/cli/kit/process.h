@@ -117,9 +117,9 @@ class Watch {
 };
 
 /// While an object lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH
-/// are collected and have no other effect. SIGPIPE and stops from the keyboard are ignored, because
-/// hosts would consider a stopped launcher dead. SIGHUP stays ignored if it was ignored before, as
-/// under nohup. Only one object may exist at a time.
+/// are collected and have no other effect. SIGHUP stays ignored if it was ignored before, as under
+/// nohup. SIGPIPE is ignored. SIGTSTP, SIGTTIN and SIGTTOU are ignored, too, because hosts would
+/// consider a stopped launcher dead. Only one object may exist at a time.
 class Signals {
  public:
   Signals();

@@ -108,7 +108,8 @@ void become_python(const std::string& who, const std::string& module, const std:
                    std::vector<std::string> arguments) {
   const auto environment = process_environment();
   const std::string python = find_python(path_of(environment));
-  if (python.empty()) throw Error("this needs Python 3, which is not in PATH");
+  if (python.empty())
+    throw Error("this command needs Python 3; install it, or add its folder to PATH");
   std::vector<std::string> words = {
       python, "-c",
       fmt::format(R"(
@@ -116,7 +117,7 @@ import sys
 try:
     from {module} import main
 except ModuleNotFoundError as error:
-    print(f"{who}: {{sys.executable}} has no module {{error.name}}; install it by: "
+    print(f"{who}: {{sys.executable}} has no module {{error.name}}; install it with: "
           f"{{sys.executable}} -m pip install 'mccl-engine[{extra}]'", file=sys.stderr)
     sys.exit(2)
 sys.exit(main())

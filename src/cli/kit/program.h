@@ -29,8 +29,8 @@ std::string find_python(const std::string& path);
 
 /// Replaces this process with `main()` of a Python module of MCCL, such as "mccl.top", in the
 /// Python of find_python(). If the module needs a package that is missing, Python prints how to
-/// install `extra` of MCCL's package, and ends with status 2. `who` begins the messages. Throws
-/// Error if there is no Python.
+/// install MCCL's package with the optional dependencies `extra`, and ends with status 2. `who`
+/// begins that message. Throws Error if there is no Python.
 [[noreturn]] void become_python(const std::string& who, const std::string& module,
                                 const std::string& extra, std::vector<std::string> arguments);
 

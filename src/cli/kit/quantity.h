@@ -19,7 +19,7 @@ double parse_rate(std::string_view flag, std::string_view text);
 /// Returns the shortest text of this size, such as "64K" or "1000".
 std::string text_of_size(std::size_t bytes);
 std::string text_of_seconds(double seconds);
-/// Returns the rate in GB/s.
+/// Returns text such as "1.25 GB/s".
 std::string text_of_rate(double bytes_per_s);
 
 /// Returns text for a column of a table: up to five significant digits, at most three of them after

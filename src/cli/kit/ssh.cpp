@@ -26,7 +26,8 @@ constexpr int kQuestions = 3;
 constexpr std::chrono::seconds kSilenceOfShells{8};
 /// Number of open files of each shell: standard input, output and error of its process.
 constexpr std::size_t kFilesOfShell = 3;
-/// Number of other open files: output files, and, while a shell is started, its ends of the pipes.
+/// Number of other open files: output files and, while a shell is started, the shell's ends of its
+/// pipes.
 constexpr std::size_t kOtherFiles = 32;
 
 struct Complaint {
@@ -47,8 +48,8 @@ constexpr std::array kComplaints = {
               "that name has no address; check its spelling, /etc/hosts and ~/.ssh/config"},
     Complaint{
         "Connection refused",
-        "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or give "
-        "its port as {}:PORT"},
+        "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or, if "
+        "it listens at another port, give the host as {}:PORT"},
     Complaint{"timed out",
               "it cannot be reached; is it switched on and connected to this network?"},
     Complaint{"No route to host",
@@ -69,7 +70,7 @@ const Complaint* known_complaint(std::string_view complaint) {
 
 std::string last_line(std::string_view text) {
   text = last_line_of(text);
-  // The message already says that ssh reported it.
+  // explain_ssh() writes "ssh: " before this line.
   constexpr std::string_view kProgram = "ssh: ";
   if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
   return printable(text);
@@ -108,13 +109,14 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   add_option(fmt::format("ServerAliveCountMax={}", kQuestions));
   add_option(role == SshRole::master ? "ControlMaster=yes" : "ControlMaster=no");
   add_option("ControlPath=" + socket);
-  // The user's own setting may be QUIET, which would hide why a host cannot be reached.
+  // LogLevel in the user's own ssh settings may be QUIET, which would hide why a host cannot be
+  // reached.
   const bool session = role == SshRole::session || role == SshRole::terminal_session;
   add_option(session ? "LogLevel=ERROR" : "LogLevel=INFO");
   words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
   const std::vector<std::string> destination = destination_words(host, extra);
   words.insert(words.end(), destination.begin(), destination.end() - 2);
-  // ssh uses the first of several values, so `extra` can override this one.
+  // ssh uses the first value of an option, so a ConnectTimeout in `extra` overrides this one.
   add_option(fmt::format("ConnectTimeout={}", connect_timeout.count()));
   words.insert(words.end(), {"--", host.name, command});
   return words;

@@ -20,12 +20,12 @@ enum class SshRole {
   alone,             ///< Opens a connection for itself only.
 };
 
-/// Default time to connect and to log in.
+/// Default time limit for connecting to a host and logging in there.
 inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
-/// Returns the argv of an ssh that never prompts. It ends if the server sends nothing for `silence`
-/// and up to four seconds more. `socket` is the path of the shared connection's socket, or "none"
-/// for SshRole::alone. `extra` holds the user's arguments.
+/// Returns the argv of an ssh that never prompts, and that ends if the server sends nothing for
+/// `silence` and up to four seconds more. `socket` is the path of the shared connection's socket,
+/// or "none" for SshRole::alone. `extra` holds the user's arguments.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
@@ -61,8 +61,8 @@ class LoginRetry {
   Clock::time_point next_try() const { return next_try_; }
   bool has_begun() const { return tries_ > 0; }
   void begin() { ++tries_; }
-  /// Called after a login failed with this error text of ssh. Returns true and sets `next_try` if
-  /// the login should be retried.
+  /// Decides whether to retry a login that failed; `complaint` is ssh's error text. Sets next_try()
+  /// and returns true if the login should be retried.
   bool tries_again(std::string_view complaint);
   void give_up() { tries_ = kMostTries; }
 
@@ -77,8 +77,8 @@ class LoginRetry {
 /// (MaxStartups).
 class Logins {
  public:
-  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins at
-  /// the tenth.
+  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins
+  /// once ten are in progress.
   static constexpr int kMost = 8;
 
   /// Counts a login at each of these machines and returns true. If one of them has reached the

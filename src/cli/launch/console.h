@@ -79,7 +79,7 @@ struct ConsoleOptions {
   bool colour = true;       ///< True if prefixes are coloured; applies to terminals only.
   bool timestamps = false;  ///< True if lines begin with the time of their arrival.
   /// Folder in which each job makes a folder for its log files. The link "latest" points to the
-  /// newest of these. Empty: no log files.
+  /// newest of the jobs' folders. Empty: no log files.
   std::string log_folder;
 };
 
@@ -111,7 +111,8 @@ class Console {
   const std::string& log_folder() const { return log_folder_; }
   /// Writes a last message directly, bypassing the writers, which may be stuck. Does not block.
   static void say_last(const std::string& text);
-  /// Registers with `watch`, so that its wait ends when full() or lost_output() may have changed.
+  /// Registers with `watch`, so that watch.wait() returns when full() or lost_output() may have
+  /// changed.
   void watch(Watch& watch) const;
 
  private:
@@ -157,16 +158,16 @@ class Input {
   explicit Input(std::size_t readers) : positions_(readers, 0), reading_(readers, true) {}
 
   /// If wants_more(), registers standard input with `watch`. A process in the background of its
-  /// terminal must not read; it only makes `watch` wake up later, to check again. `at_terminal`:
-  /// standard input is a terminal.
+  /// terminal must not read; for such a process, `watch` only wakes up after a second, so that the
+  /// caller checks again. `at_terminal`: standard input is a terminal.
   void watch(Watch& watch, bool at_terminal);
   void add(std::string_view bytes);
-  /// Called when nothing more will be added.
+  /// Records that add() will not be called again.
   void end() { ended_ = true; }
   /// Returns the bytes that the reader has not taken yet.
   std::string_view pending(std::size_t reader) const;
   void taken(std::size_t reader, std::size_t bytes);
-  /// Called when the reader has ended or wants no more input.
+  /// Stops keeping input for a reader that has ended or wants no more input.
   void leave(std::size_t reader);
   bool reading(std::size_t reader) const { return reading_[reader]; }
   /// True if the input has ended and the reader has taken all of it.

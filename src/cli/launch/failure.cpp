@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Shortest silence that is reported. The host answers every second, but may miss some beats while
-/// busy.
+/// it is busy.
 constexpr auto kNotable = 3s;
 
 /// Returns the local time, such as "14:03:22".
@@ -87,8 +87,8 @@ void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, n
 
 bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 
-/// Does not count a report that arrives after the launcher has ended the job, unless the host was
-/// already silent at that time: the report does not explain why the job ended.
+/// If the launcher has already begun to end the job, the report counts only if the host was silent
+/// at that time. Otherwise the report does not explain why the job ended.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
 void Contact::rank_ended(Time now) {
@@ -141,10 +141,11 @@ std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
     for (const auto& [name, value] : *further) rank[name] = value;
   const double interval = liveness_interval_of(rank);
   if (asked && *asked <= interval) {
-    throw InvalidArgument(fmt::format(
-        "--silence {}: expected more than the liveness interval of the ranks, {:g} s, "
-        "which the ranks themselves tolerate; give more, or lower MCCL_LIVENESS_INTERVAL",
-        *asked, interval));
+    throw InvalidArgument(
+        fmt::format("--silence {}: expected more than the liveness interval of the ranks, {:g} s, "
+                    "because ranks survive shorter outages; give a larger value, or lower "
+                    "MCCL_LIVENESS_INTERVAL",
+                    *asked, interval));
   }
   const double usual = std::max(2 * interval, interval + kLeastMargin);
   return std::chrono::seconds(asked.value_or(static_cast<int>(std::ceil(usual))));

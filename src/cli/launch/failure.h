@@ -42,7 +42,7 @@ struct Trouble {
 };
 
 /// Records the messages between the launcher and one host. The launcher sends a beat every second,
-/// and the host answers each.
+/// and the host answers each beat.
 class Contact {
  public:
   using Time = Clock::time_point;
@@ -51,18 +51,18 @@ class Contact {
   /// answer.
   Contact(const Host& host, std::chrono::seconds silence) : host_(host), silence_(silence) {}
 
-  /// Called when a beat is sent that was due at `due`.
+  /// Records that a beat is sent now, and was due at `due`.
   void beat(Time due, Time now);
   void answered(Time now) { answered_ = now; }
-  /// Called when the host reports that it ended its ranks because no beat arrived.
+  /// Records the host's report that it ended its ranks because no beat arrived.
   void ended_there();
-  /// Called when the host reports the end of a rank. If the launcher has begun to end the job, the
+  /// Records the host's report that a rank has ended. If the launcher has begun to end the job, the
   /// report counts as an answer to a beat.
   void rank_ended(Time now);
   bool was_ended_there() const { return ended_there_; }
-  /// Called when ssh has ended while ranks ran on the host. `complaint` is ssh's standard error.
+  /// Records that ssh has ended while ranks ran on the host. `complaint` is ssh's standard error.
   void broke(Time now, const std::string& complaint) { end({now, answered_, true, complaint}); }
-  /// Called when the launcher ends the job while ranks run on the host.
+  /// Records that the launcher ends the job while ranks run on the host.
   void ending(Time now) { end({now, answered_, false, {}}); }
 
   /// Returns the failure, or nothing if messages passed until the job was ended.
@@ -93,12 +93,12 @@ class Contact {
   std::optional<End> end_;
 };
 
-/// Returns the time without messages after which launcher and host give each other up: `asked` (in
-/// seconds) if it is set. The default is twice the liveness interval of the ranks, and at least 5 s
-/// longer than that interval. TCP doubles its pauses during an outage, so data may arrive only
-/// after twice the length of the outage. The interval is taken from the variables of rank 0. Throws
-/// InvalidArgument if `asked` does not exceed it: an outage that ranks survive must not end the
-/// job.
+/// Returns the time without messages after which launcher and host give up on each other: `asked`
+/// (in seconds) if it is set. The default is twice the liveness interval of the ranks, and at least
+/// 5 s longer than that interval. TCP doubles the pauses between its retransmissions during an
+/// outage, so data may arrive only after twice the length of the outage. The interval is taken from
+/// the variables of rank 0. Throws InvalidArgument if `asked` does not exceed the interval: an
+/// outage that ranks survive must not end the job.
 std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
                                 const std::optional<int>& asked);
 

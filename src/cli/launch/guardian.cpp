@@ -26,13 +26,13 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBetweenLooks = 10ms;
-/// Time from SIGTERM to SIGKILL for processes that ended ranks left behind. reap() has already sent
-/// SIGTERM to the process groups of these ranks.
+/// Time from SIGTERM to SIGKILL for processes left behind by ranks that have ended. reap() has
+/// already sent SIGTERM to the process groups of these ranks.
 constexpr auto kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
 
-/// Closes all descriptors except `kept`. As long as the guardian held a pipe open, the reader of
-/// the pipe would not see end of file.
+/// Closes all descriptors except `kept`. If the guardian kept the write end of another pipe open,
+/// the reader of that pipe would never see end of file.
 void close_all_but(int kept) {
   std::vector<int> open;
   std::error_code ignored;
@@ -46,7 +46,7 @@ void close_all_but(int kept) {
 }
 
 /// Returns all processes with this job's kMark in their environment. They include processes that
-/// left their rank's process group. Only Linux shows the environment of processes.
+/// left their rank's process group. Finds none on systems without /proc, such as macOS.
 std::vector<pid_t> marked_processes(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string mark = fmt::format("{}={}/", kMark, folder);
@@ -67,7 +67,7 @@ class Leftovers {
       : folder_(std::move(folder)), groups_(std::move(groups)) {}
 
   /// Sends the signal to all groups that still exist and to all marked processes. Returns the
-  /// number of both.
+  /// number of these groups and processes.
   std::size_t signal(int number) {
     std::erase_if(groups_, [&](pid_t group) { return ::kill(-group, number) != 0; });
     const std::vector<pid_t> strays = marked_processes(folder_);

@@ -25,8 +25,8 @@ class Guardian {
 
   /// Folder for files of the job.
   const std::string& folder() const { return folder_; }
-  /// Adds (watch) or removes (forget) a process group, named by its leader. When the launcher ends,
-  /// the guardian ends the groups that have been added and not removed.
+  /// Adds (watch) or removes (forget) a process group; `leader` is the process id of its leader.
+  /// When the launcher ends, the guardian ends the groups that have been added and not removed.
   void watch(pid_t leader);
   void forget(pid_t leader);
 

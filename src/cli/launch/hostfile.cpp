@@ -82,7 +82,7 @@ std::map<std::string, std::string> variables_at(const ValuePath& place, const js
   return variables;
 }
 
-/// True if the text is a name or a numeric address and nothing else.
+/// True if the text is a name or a numeric address, without a user and a port.
 bool is_place(const ValuePath& place, const std::string& text) {
   if (std::ranges::count(text, ':') == 1) return false;  // An IPv6 address has several colons.
   const Host host = parse_host(place.path, text);
@@ -203,7 +203,7 @@ std::string missing_links(const std::vector<Host>& hosts, bool ring) {
 
 [[noreturn]] void refuse_tasks(const std::string& text) {
   throw InvalidArgument(fmt::format(
-      "SLURM_TASKS_PER_NODE: {} is not a list of tasks; expected a list such as 4(x2),3",
+      "SLURM_TASKS_PER_NODE: {} is not a list of task counts; expected a list such as 4(x2),3",
       in_quotes(text)));
 }
 
@@ -332,9 +332,10 @@ std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& 
   if (tasks == environment.end()) return hosts;
   const std::vector<int> slots = expand_tasks_per_node(tasks->second);
   if (slots.size() != hosts.size()) {
-    throw InvalidArgument(fmt::format(
-        "--slurm: SLURM_JOB_NODELIST lists {} nodes, but SLURM_TASKS_PER_NODE {}; give --hosts",
-        hosts.size(), slots.size()));
+    throw InvalidArgument(
+        fmt::format("--slurm: SLURM_JOB_NODELIST lists {} nodes, but SLURM_TASKS_PER_NODE lists "
+                    "{}; give --hosts",
+                    hosts.size(), slots.size()));
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = slots[i];
   return hosts;

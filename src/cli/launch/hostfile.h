@@ -18,10 +18,10 @@ inline constexpr int kBackendCount = 6;
 const char* name_of(Backend backend);
 
 struct Hostfile {
-  std::string backend;  ///< Empty if the file specifies none.
+  std::string backend;  ///< Empty if the file names no backend.
   std::map<std::string, std::string> environment;
   std::vector<Host> hosts;
-  /// Unknown keys, with their positions in the file. They are ignored, as by MLX.
+  /// Unknown keys, with their positions in the file. MCCL ignores them, as MLX does.
   std::vector<std::string> unknown_keys;
 };
 
@@ -32,7 +32,7 @@ Hostfile parse_hostfile(std::string_view name, std::string_view text);
 /// Reads and parses the file. Warns of ignored keys on standard error. Throws InvalidArgument.
 Hostfile read_hostfile(const std::string& path);
 
-/// Returns a line that warns of ignored keys. Empty if there are none.
+/// Returns a line that warns of ignored keys. Empty if no key is ignored.
 std::string warning_of(const Hostfile& file);
 
 /// Returns the contents of the file as a readable table.
@@ -48,10 +48,11 @@ bool is_whole_table(const std::vector<Host>& hosts);
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 /// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives
-/// ("4(x2),3"). Throws InvalidArgument outside an allocation, or if the two lists differ in length.
+/// ("4(x2),3"). Throws InvalidArgument outside a Slurm allocation, or if the two lists differ in
+/// length.
 std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& environment);
 
-/// Expands "4(x2),3" to 4, 4, 3. Throws InvalidArgument.
+/// Expands a text such as "4(x2),3" to 4, 4, 3. Throws InvalidArgument for any other text.
 std::vector<int> expand_tasks_per_node(const std::string& text);
 
 }  // namespace mccl::cli::launch

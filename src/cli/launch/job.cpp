@@ -167,7 +167,7 @@ void add_mccl(Variables& variables, const Job& job, const RankPlan& rank, const 
   if (may_be_sparse(job)) variables["MCCL_HOSTFILE"] = folder + "/" + kRingFile;
 }
 
-/// Quotes the value as a shell would need it. Used for display only.
+/// Returns "NAME=VALUE" for display: quoted for a shell, and without the job key.
 std::string variable_text(const std::string& name, const std::string& value) {
   if (name == "MCCL_JOB_KEY") return "MCCL_JOB_KEY=(a secret of this job)";
   return fmt::format("{}={}", name, shell_word(value));
@@ -212,14 +212,14 @@ Job plan_job(const JobRequest& request, std::string key) {
   std::map<std::string, std::size_t> known;
   for (std::size_t entry = 0; entry < request.hosts.size(); ++entry) {
     const Host& host = request.hosts[entry];
-    // This machine has several names, so all of them use the empty key in `known`.
+    // This machine has several names. All of them have the same key in `known`, an empty text.
     const auto [place, is_new] =
         known.emplace(is_here(host) ? "" : text_of(host), job.hosts.size());
     if (is_new) job.hosts.push_back(host);
     for (int i = 0; i < ranks_of(request, host); ++i) {
       if (job.size() == kMostRanks)
         throw InvalidArgument(
-            fmt::format("more than {} ranks; give fewer hosts or slots", kMostRanks));
+            fmt::format("the job has more than {} ranks; give fewer hosts or slots", kMostRanks));
       job.ranks.push_back({.rank = job.size(),
                            .host = place->second,
                            .entry = entry,
@@ -288,7 +288,7 @@ Variables forwarded(const Variables& inherited) {
     if (std::ranges::any_of(kForwarded, begins) && !sets_mlx_rank(name) && !is_outers)
       variables.insert(variable);
   }
-  // kTableIsRing has no meaning if the table is not passed on.
+  // kTableIsRing describes the device table, and has no meaning if the table is not passed on.
   if (inherited.contains(kDeviceTable) && !variables.contains(kDeviceTable))
     variables.erase(kTableIsRing);
   return variables;

@@ -1,4 +1,4 @@
-// Plans a job: the number of its ranks, and the program, host and environment of each.
+// Plans a job: the number of its ranks, and the program, host and environment of each rank.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct JobRequest {
 
 /// TCP ports of a job: `root` and `master` on the host of rank 0, `ring` on all hosts.
 struct Ports {
-  std::uint16_t root = 0;    ///< MCCL_ROOT
-  std::uint16_t master = 0;  ///< MASTER_PORT
+  std::uint16_t root = 0;    ///< Port in MCCL_ROOT.
+  std::uint16_t master = 0;  ///< Value of MASTER_PORT.
   /// Ports of MLX's ring: one for each address and connection of each rank, in order.
   std::vector<std::uint16_t> ring;
 };
@@ -83,19 +83,20 @@ struct Job {
 /// MODULE).
 bool runs_under_python(const JobRequest& request);
 
-/// Numbers the ranks in the order of the request's hosts. Throws InvalidArgument if there are more
-/// than kMostRanks.
+/// Numbers the ranks in the order of the request's hosts. Throws InvalidArgument for more than
+/// kMostRanks ranks.
 Job plan_job(const JobRequest& request, std::string key);
 
 /// Returns the job key of the launcher's environment, so that processes outside the job can share
 /// the key. Returns a new key if none is set, or if a rank of another job started this launcher.
 std::string key_of(const Variables& inherited);
 
-/// The script that Python runs in this rank. Null if it runs none.
+/// The script that Python runs in this rank. Null if the rank runs no script.
 const std::string* script_of(const RankPlan& rank);
 
-/// True if a host may be unable to reach another: there are several hosts, and the hostfile lists
-/// addresses of at least one. Such a host may be reachable at no other address.
+/// True if a host may be unable to reach another host: there are several hosts, and the hostfile
+/// lists addresses of at least one of them. A host with listed addresses may be reachable only at
+/// these.
 bool may_be_sparse(const Job& job);
 
 /// Returns "address:port". An IPv6 address is in brackets.
@@ -109,8 +110,8 @@ std::string devices_file(const Job& job);
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 
-/// Variable in the environment of every process of the job. Its value is the job's folder and a
-/// slash. It identifies processes that have left the process group of their rank.
+/// Variable in the environment of every process of the job, whose value is the job's folder and a
+/// slash. The variable identifies processes that have left the process group of their rank.
 inline constexpr const char* kMark = "_MCCL_LAUNCH";
 
 /// File in the job's folder. A program creates it when it imports MLX while MCCL_MLX is set.
@@ -120,19 +121,21 @@ inline constexpr const char* kOnMccl = "on-mccl";
 /// is itself a rank of an MLX job, it must not pass its own value on to the ranks that it starts.
 bool sets_mlx_rank(std::string_view name);
 
-/// True if the launcher sets this variable for each rank: its identity, or the address at which
-/// ranks meet. A value from the user would break the job. With Backend::mpi, the user may set that
-/// address.
+/// True if the launcher sets this variable for each rank, because it holds the rank's identity or
+/// the address at which ranks meet. A value from the user would break the job. With Backend::mpi,
+/// the user may set that address.
 bool is_set_per_rank(std::string_view name, Backend backend);
 
-/// Returns the launcher's variables that every rank gets on every host, because all must agree on
-/// them: the settings of MCCL, MLX and NCCL. Omits variables for which sets_mlx_rank() is true. If
-/// the launcher itself runs in an outer job, also omits variables that refer to files of that job.
+/// Returns the launcher's variables that every rank gets on every host, because all ranks must
+/// agree on them: the settings of MCCL, MLX and NCCL. Omits variables for which sets_mlx_rank() is
+/// true. If the launcher itself runs in an outer job, also omits variables that refer to files of
+/// that job.
 Variables forwarded(const Variables& inherited);
 
-/// Returns the variables that give a rank its identity and the addresses of the others: for MCCL,
-/// for torch, and for the one backend of MLX that is requested. Includes forwarded(). Variables of
-/// the request override all these, and variables of the host's entry override those of the request.
+/// Returns the variables that give a rank its identity and the addresses of the other ranks: for
+/// MCCL, for torch, and for the one backend of MLX that is requested. Includes forwarded().
+/// Variables of the request override all these, and variables of the host's entry override those of
+/// the request.
 Variables environment_of(const Job& job, const RankPlan& rank, const Ports& ports,
                          const std::vector<ReachedHost>& reached, const Variables& inherited);
 

@@ -28,8 +28,8 @@ constexpr const char* kMpiruns[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpir
 /// File names of Open MPI's library, the most specific first. MLX supports no other MPI.
 constexpr std::array kLibraries = {"libmpi.so.40", "libmpi.40.dylib", "libmpi.so", "libmpi.dylib"};
 
-/// Shell code that copies each rank's number and the number of ranks from mpirun's variables to
-/// those that torch reads, and then runs the program.
+/// Shell code that copies each rank's number and the number of ranks from mpirun's variables to the
+/// variables that torch reads, and then runs the program.
 constexpr const char* kAsTorchrun =
     "export RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} WORLD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE} "
     "LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} "
@@ -60,8 +60,8 @@ std::string library_of(const Mpirun& mpirun) {
   return {};
 }
 
-/// Sets both variables for the MPI library, because MLX's code reads one and its documentation
-/// gives the other.
+/// Sets both variables that name the MPI library: MLX's code reads one of them, but MLX's
+/// documentation gives the other.
 void add_library(Variables& variables, const Mpirun& mpirun) {
   const std::array names = {"MLX_MPI_LIBNAME", "MPI_LIBNAME"};
   std::string library;

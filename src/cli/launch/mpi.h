@@ -35,8 +35,8 @@ MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 /// Returns the mpirun in the launcher's PATH. Throws Error if there is none.
 Mpirun find_mpirun(const Variables& inherited);
 
-/// Returns the variables that ranks get in addition to those of mpirun: the forwarded and requested
-/// ones, the backend, the job key, rank 0's address, and, for MLX, the MPI library of this
+/// Returns the variables that ranks get in addition to mpirun's own: the forwarded variables, those
+/// of the request, the backend, the job key, rank 0's address and, for MLX, the MPI library of this
 /// `mpirun`.
 Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 

@@ -15,8 +15,9 @@ namespace mccl::cli::launch {
 namespace {
 
 /// Shell functions of the guard. $d is the folder, $g the seconds between SIGTERM and SIGKILL, and
-/// $w the process that counts beats. Strays are processes that left their rank's process group; a
-/// variable in their environment identifies them. Descriptor 4 is the guard's standard output.
+/// $w the process that counts beats. Strays are processes that left their rank's process group; the
+/// variable kMark in their environment identifies them. In count_beats(), descriptor 4 is the
+/// guard's standard output.
 constexpr const char* kGuard = R"sh(
 say() { printf '\nTOKEN %s\n' "$*"; }
 full() { say full "$d"; rm -rf "$d"; exit 97; }
@@ -99,7 +100,8 @@ std::string replaced(std::string text, std::string_view what, const std::string&
   return text;
 }
 
-/// Returns a shell test that succeeds in the rank's directory if the program is there.
+/// Returns a shell test that succeeds if the program can be run; it must be run in the rank's
+/// directory.
 std::string test_of_program(const std::string& program) {
   const std::string word = shell_word(program);
   if (program.find('/') == program.npos) return fmt::format("command -v -- {}", word);
@@ -224,7 +226,7 @@ std::string files_script(std::span<const NamedText> files) {
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token) {
   std::string text = fmt::format("printf %s {}\n", shell_word(begin_word(token)));
-  // The variables may set another PATH, so sh is looked up first.
+  // Looks up sh before the variables are set, because they may set another PATH.
   text += "_mccl_sh=$(command -v sh)\n";
   for (const auto& [name, value] : variables)
     text += fmt::format("export {}={}\n", name, shell_word(value));

@@ -13,10 +13,11 @@
 // - kill: it sends SIGKILL to these groups, and to processes that have left them.
 // - finish: it ends all ranks and removes the folder.
 //
-// The guard also finishes if its input ends, or if no beat arrives for a long time. In the second
-// case, it first says "silence" if ranks still run. Each rank is started by a script in that
-// folder, in a session of its own. RankWords reads the messages of that script. The script sets the
-// environment, so neither the variables nor the job key ever appear on a command line.
+// The guard also finishes if its input ends, or if no beat arrives for the time `silence` of
+// check_script(). In the second case, it first says "silence" if ranks still run. Each rank is
+// started by a script in the guard's folder, in a session of its own. RankWords reads the messages
+// of that script. The script sets the environment, so neither the variables nor the job key ever
+// appear on a command line.
 #pragma once
 
 #include <chrono>
@@ -34,19 +35,20 @@
 namespace mccl::cli::launch {
 
 /// The command of the guard's session. It says "folder PATH", or "no-folder PARENT" if no folder
-/// can be made. It contains no single quotes except the two around it, no backslash before a quote
-/// and no line end, so that csh and fish pass it on like sh does.
+/// can be made in PARENT. The user's login shell parses the command, which contains no single
+/// quotes except the two around it, no backslash before a quote and no line end, so that csh and
+/// fish parse it like sh does.
 std::string guard_command(const std::string& token);
 
-/// Script that checks whether the ranks can run. `path` is their PATH; if it is empty, the host's
-/// own is used. `grace` is the time between SIGTERM and SIGKILL. After `silence` without a beat,
-/// the guard considers the launcher dead. The script says:
+/// Script that checks whether the ranks can run. `path` is their PATH; if it is empty, they use the
+/// host's own PATH. `grace` is the time between SIGTERM and SIGKILL. After `silence` without a
+/// beat, the guard considers the launcher dead. The script says:
 /// - "from" and the value of SSH_CONNECTION: the addresses and ports of both ends.
 /// - "cores TASKSET ALLOWED PLACES" if ranks can be bound (see processors_of).
 /// - "taken PORT", in hexadecimal, for each TCP port that has a listener.
 /// - "mccl PATH" if the host has that program.
-/// - "no-directory N", "no-program N" or "no-script N" for what is missing. N is an index into
-///   `ranks`.
+/// - "no-directory N", "no-program N" or "no-script N" if the directory, program or script of
+///   `ranks`[N] is missing.
 /// - "checked" after all of these.
 /// - "full PATH" if the folder has no space for the next script. Then the guard ends.
 std::string check_script(const std::string& token, const std::vector<const RankPlan*>& ranks,
@@ -55,8 +57,8 @@ std::string check_script(const std::string& token, const std::vector<const RankP
 
 using NamedText = std::pair<std::string, std::string>;
 
-/// Script that writes the files into the folder, says "ready", or "full PATH" if there is no space,
-/// and then reads the words listed above.
+/// Script that writes the files into the guard's folder and says "ready", or "full PATH" if there
+/// is no space. Then it reads the words that the top of this file lists.
 std::string files_script(std::span<const NamedText> files);
 
 /// Script that sets the variables, changes the directory, runs the program and exits with its
@@ -71,17 +73,18 @@ std::string rank_command(const std::string& folder, int rank);
 /// The command of a session that only keeps an additional ssh connection to the host open.
 std::string holder_command(const std::string& token);
 
-/// Return the lines that rank_script() writes into the output of the rank: begin_word() when the
-/// program begins, exit_word() when it has ended. Each line begins with a token that nothing else
+/// Return the lines that rank_script() writes into the output of the rank: begin_word() before the
+/// program begins, exit_word() after it has ended. Each line begins with a token that nothing else
 /// in the output contains, and may follow text without a line end.
 std::string begin_word(std::string_view token);
 std::string exit_word(std::string_view token, std::string_view status);
 
-/// Removes these lines from one stream of a rank. A default-constructed object removes nothing.
+/// Removes the lines of begin_word() and exit_word() from one stream of a rank. A
+/// default-constructed object removes nothing.
 class RankWords {
  public:
   RankWords() = default;
-  /// If `begins` is true, everything before begin_word is output of the host's start-up files and
+  /// If `begins` is true, everything before begin_word() is output of the host's start-up files and
   /// is dropped.
   RankWords(std::string token, bool begins) : token_(std::move(token)), begun_(!begins) {}
 
@@ -91,19 +94,19 @@ class RankWords {
   /// Removes the script's lines from `bytes`, and holds back bytes that may become such a line.
   /// Returns how many bytes are left.
   std::size_t filter(std::span<char> bytes);
-  /// Called at the end of the stream: returns the bytes that were held back. If the program never
-  /// began, also returns the bytes that were dropped.
+  /// Must be called at the end of the stream. Returns the bytes that were held back and, if the
+  /// program never began, the bytes that were dropped.
   std::string rest();
   /// The rank's exit status, once the script has reported it.
   const std::optional<int>& status() const { return status_; }
 
  private:
-  std::string token_;  ///< Empty: the stream has no such lines.
+  std::string token_;  ///< Empty: the stream has no lines of the script.
   bool begun_ = true;
   std::optional<int> status_;
   /// Bytes held back because they may begin a line that the script prints.
   std::string held_;
-  std::string dropped_;  ///< Output before the program began; shown if it never does.
+  std::string dropped_;  ///< Output before the program began; shown if the program never begins.
 };
 
 /// Results of the check that a host's guard has reported.
@@ -111,9 +114,9 @@ struct GuardReport {
   ReachedHost reached;
   std::string no_folder;  ///< Folder in which the host could not make the job's folder.
   std::string mccl;       ///< Path of mccl on the host; empty if it was not found.
-  std::string taskset;    ///< Path of taskset, which binds ranks; empty if there is none.
+  std::string taskset;    ///< Path of taskset, which binds ranks; empty if the host has no taskset.
   Processors processors;
-  std::vector<std::string> faults;  ///< Reasons why ranks cannot run there, with advice.
+  std::vector<std::string> faults;  ///< Reasons why ranks cannot run on the host, with advice.
 
   /// Stores a message: its first word, and the text after it. Ignores words that it does not know.
   void take(std::string_view word, const std::string& rest,

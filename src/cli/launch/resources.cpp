@@ -45,8 +45,9 @@ std::vector<int> parse_list(std::string_view list) {
   return cores ? cores->allowed : std::vector<int>();
 }
 
-/// Returns the processors that this process's control group allows, as the nearest enclosing group
-/// lists them. Falls back to all processors that are online.
+/// Returns the processors that this process's control group allows: those of the group itself or,
+/// if the group has no list, of the nearest enclosing group that has one. Falls back to all
+/// processors that are online.
 std::vector<int> of_control_group() {
   const std::string groups = contents_of("/proc/self/cgroup");
   const std::pair<const char*, std::string> versions[] = {{"", "/cpuset.cpus.effective"},

@@ -63,8 +63,8 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
 
 /// Number of ports that MLX's ring needs.
 std::size_t ring_ports(const Job& job);
-/// Returns consecutive ports from `first` - 2 up: root, master, and those of the ring. Throws
-/// InvalidArgument if they are not all from 1 to 65535.
+/// Returns consecutive ports from `first` - 2 up: root, master, and the ports of MLX's ring. Throws
+/// InvalidArgument if a port is outside the range from 1 to 65535.
 Ports ports_from(const Job& job, int first);
 
 /// Returns `count` different TCP ports of this machine that are not in use at the moment. Throws

@@ -92,7 +92,7 @@ class JobRun {
     throw Error("nothing was started:" + faults);
   }
 
-  /// Prints a message of the launcher. say_if_verbose() prints it only if --verbose was given.
+  /// Print a message of the launcher; say_if_verbose() does so only if --verbose was given.
   void say(const std::string& what) {
     console_.say(fmt::format("{}: {}\n", options_.command, what));
   }
@@ -218,7 +218,7 @@ class JobRun {
     if (without.empty() || (failed && without.size() == hosts_.size())) return;
     say(fmt::format(
         "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
-        "Install mccl-engine there for the program's Python, or name another with --python",
+        "Install mccl-engine there for the program's Python, or name another Python with --python",
         failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
         fmt::join(without, ", ")));
   }

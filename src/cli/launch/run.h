@@ -20,15 +20,15 @@ struct RunOptions {
   Variables inherited;                  ///< The launcher's own environment.
   ConsoleOptions console;
   /// True if ranks get no input, and write directly to the launcher's standard output and error.
-  /// The launcher then reports only ranks that were killed, because ranks that exit with an error
-  /// print it themselves. Only for jobs whose ranks all run on this machine.
+  /// The launcher then reports only ranks that were killed, because a rank that exits with an error
+  /// prints the error itself. Only for jobs whose ranks all run on this machine.
   bool inherits_streams = false;
   /// First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two ports below it. Unset: free
   /// ports if all ranks run here, otherwise the first free block of ports from kUsualPort up.
   std::optional<int> starting_port;
-  std::optional<int> input_rank;          ///< The rank that gets standard input. Unset: all.
+  std::optional<int> input_rank;          ///< The rank that gets standard input. Unset: all ranks.
   std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
-  std::optional<std::chrono::milliseconds> timeout;  ///< Limit of the job, restarts included.
+  std::optional<std::chrono::milliseconds> timeout;  ///< Time limit of the job and its restarts.
   /// Maximum number of times that all ranks are started again after a failure.
   int max_restarts = 0;
   std::vector<std::string> ssh_arguments;

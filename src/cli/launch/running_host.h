@@ -53,11 +53,11 @@ class RunningHost {
   virtual ReachedHost reached() const = 0;
 
   virtual bool has_mccl() const = 0;
-  /// Starts `mccl` on the host with these arguments. They must be those of a command that ends when
-  /// its standard input closes.
+  /// Starts `mccl` on the host with these arguments. The command that they name must end when its
+  /// standard input closes.
   virtual ChildProcess start_mccl(const std::vector<std::string>& words) = 0;
-  /// Returns a function that makes the guardian forget a process. It must be called once a process
-  /// that this object started no longer exists.
+  /// Returns a function that makes the guardian forget a process. The caller must call it once a
+  /// process that this object started has been reaped.
   Dialogue::Reaped forgets() const {
     return [&guardian = guardian_](pid_t process) { guardian.forget(process); };
   }
@@ -73,7 +73,7 @@ class RunningHost {
   virtual bool prepared() const = 0;
   /// The processors to which the rank is bound. Valid once prepare() has been called.
   const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
-  /// Starts the rank. The streams of the returned process are the rank's.
+  /// Starts the rank. The streams of the returned process are the streams of the rank.
   virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
   /// Called when a rank has ended. Returns `exit`, with `connection_lost` set if the connection to
   /// the host was lost. `announced`: the rank's shell wrapper has already printed the exit status,

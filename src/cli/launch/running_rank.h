@@ -32,8 +32,8 @@ class RunningRank {
     output(OutputStream::error).words = RankWords(process_.token, false);
   }
 
-  /// Registers the rank's output with `watch`, unless the console is full. Also registers its
-  /// input, if bytes of `input` are pending.
+  /// Registers the rank's output with `watch` if the console is not full. Also registers the rank's
+  /// input if bytes of `input` are pending for this rank.
   void watch(Watch& watch, Console& console, Input& input) {
     if (finished()) close(console);
     for (const OutputStream stream : {OutputStream::output, OutputStream::error}) {
@@ -66,7 +66,7 @@ class RunningRank {
   }
 
   /// Checks whether the process has ended, or the rank's shell wrapper has reported the end of the
-  /// rank. Returns true only once: at the first call that finds one of these.
+  /// rank. Returns true only once: at the first call that finds either.
   bool collect() {
     if (collected_) return false;
     const std::optional<Exit> end = reap(process_.id);
@@ -89,7 +89,7 @@ class RunningRank {
     return has_read_all() && Clock::now() >= ended_ + kForRest;
   }
 
-  /// Called once finished() is true: shows the rest of an unfinished line and closes the streams.
+  /// Shows the rest of an unfinished line and closes the streams. finished() must be true.
   void close(Console& console) {
     for (const OutputStream stream : {OutputStream::output, OutputStream::error})
       if (!output(stream).closed()) end(stream, console);
@@ -113,7 +113,8 @@ class RunningRank {
   /// Time before an unfinished line is shown, so that a program that writes a line in pieces can
   /// finish it.
   static constexpr std::chrono::milliseconds kBeforePiece{60};
-  /// How long output is read after the rank has ended, while other processes hold its streams open.
+  /// Time for which output is still read after the rank has ended, while other processes hold the
+  /// rank's streams open.
   static constexpr std::chrono::seconds kForRest{1};
 
   struct Output {

@@ -15,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// sshd allows ten sessions per connection by default (MaxSessions). One keeps the connection open,
-/// and one is reserved for the launcher (start_mccl).
+/// sshd allows ten sessions per connection by default (MaxSessions). One session keeps the
+/// connection open, and one is reserved for start_mccl().
 constexpr std::size_t kRanksOfConnection = 8;
 constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
@@ -165,11 +165,12 @@ class SshHost final : public RunningHost {
     return process;
   }
 
-  /// Status 255 is ambiguous: ssh exits with it if the connection fails, but so may a program.
+  /// Status 255 is ambiguous: ssh exits with 255 if the connection fails, but a program may do so,
+  /// too.
   Exit ended(const ChildProcess& process, Exit exit, bool announced) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
-    guard().session.read();  // The guard reports silence before it ends ranks.
+    guard().session.read();  // The guard reports "silence" before it ends ranks.
     const bool of_ssh = exit.status == kSshFailed && !announced;
     if (!of_ssh) contact_.rank_ended(Clock::now());
     exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
@@ -220,15 +221,15 @@ class SshHost final : public RunningHost {
   /// become() lists the transitions. Dialogue has the state of a single connection.
   enum class State {
     checking,   ///< The host checks whether it can run its ranks.
-    checked,    ///< The host has sent all its results. The job may still wait for others.
+    checked,    ///< The host has sent all its results. The job may wait for other hosts.
     preparing,  ///< The host gets its files, and missing connections are opened.
     running,
     killing,  ///< The ranks were sent SIGKILL.
     finishing,
     late,  ///< A time limit has passed, and the connections were killed.
   };
-  /// Enters a state and sets its time limit. All transitions are listed below; SIGKILL or finish()
-  /// may come in any state.
+  /// Enters a state and sets its time limit. All transitions are listed below. signal(SIGKILL) and
+  /// finish() may be called in any state.
   ///
   ///   checking   --guard says "checked"-------> checked
   ///   checked    --prepare()------------------> preparing
@@ -274,7 +275,8 @@ class SshHost final : public RunningHost {
          forgets()}});
   }
 
-  /// Handles lines that begin with the token. All others are from the host's start-up files.
+  /// Handles lines that begin with the token. All other lines are output of the host's start-up
+  /// files.
   void hear(Connection& from, std::string_view line) {
     if (!line.starts_with(token_ + " ")) return;
     line.remove_prefix(token_.size() + 1);
@@ -310,8 +312,8 @@ class SshHost final : public RunningHost {
                                [](const auto& each) { return each->session.ended(); });
   }
 
-  /// Kills the connections once the limit has passed. The time to become ready starts again as long
-  /// as a connection waits for its turn to log in.
+  /// Kills the connections once the limit has passed. While a connection waits for its turn to log
+  /// in, the time limit for the host to become ready starts again.
   void keep_limit(Watch& watch) {
     const auto waits_for_turn = [](const auto& each) { return each->session.waits_for_turn(); };
     const bool logs_in = state_ == State::checking || state_ == State::preparing;
@@ -359,7 +361,7 @@ class SshHost final : public RunningHost {
   Logins& logins_;
   const std::string path_;  ///< PATH that the job sets for the ranks. Empty: the host's.
   const std::string token_;
-  /// The "ssh -G" whose output names the machines that a login involves, and that output.
+  /// The process `ssh -G`, and its output, which names the machines that a login involves.
   std::optional<Dialogue> route_;
   std::string route_text_;
   std::vector<std::string> machines_;  ///< Machines that a login involves; empty until known.

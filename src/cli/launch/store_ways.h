@@ -1,6 +1,7 @@
 // Makes torch's store reachable from hosts that cannot reach the host of rank 0, where the store
-// is. Each such host runs a forwarder (`mccl forward`). ssh forwards the forwarder's socket to this
-// machine, and from here to the store. torch's env:// supports only one address and no relays.
+// is. torch's env:// accepts only one address of the store, and supports no relays. So each such
+// host runs a forwarder (`mccl forward`) that listens for the store's clients. ssh forwards the
+// forwarder's socket to this machine, and from here to the store.
 #pragma once
 
 #include <fmt/format.h>
@@ -104,12 +105,11 @@ class StoreWays {
           way->port == 0
               ? fmt::format(
                     "\"mccl forward\", which checks whether this host reaches the host of rank 0, "
-                    "does not "
-                    "run there ({}); install the same version of MCCL on both",
+                    "does not run there ({}); install the same version of MCCL on both hosts",
                     printable(last_line_of(way->forwarder.complaint())))
-              : "it does not reach the host of rank 0, and ssh does not forward a socket from one "
-                "to "
-                "the other (AllowStreamLocalForwarding and AllowTcpForwarding in sshd_config)";
+              : "it does not reach the host of rank 0, and ssh does not forward sockets between "
+                "these hosts (see AllowStreamLocalForwarding and AllowTcpForwarding in "
+                "sshd_config)";
       complaints.push_back(
           fmt::format("{}: {}. If it does not reach that host, torch programs need "
                       "init_method=\"mccl://\" instead of env://",
@@ -125,7 +125,7 @@ class StoreWays {
   enum class State {
     asking,   ///< The forwarder has not answered.
     direct,   ///< The host of rank 0 answers at `address`.
-    leading,  ///< The forwarder listens at `port`; ssh is asked to forward its socket.
+    leading,  ///< The forwarder listens at `port`; ssh was asked to forward its socket.
     led,      ///< The store is reachable at `port` of the host itself.
     failed,
   };
@@ -138,7 +138,8 @@ class StoreWays {
     ChildProcess request = {};  ///< The ssh that forwards the socket.
   };
 
-  /// Returns how a request to ssh ended. Returns nothing if it still runs, or if there is none.
+  /// Returns how a request to ssh ended. Returns nothing if the request still runs, or if there is
+  /// none.
   static std::optional<Exit> ended(ChildProcess& request) {
     if (request.id < 0) return {};
     std::optional<Exit> exit = reap(request.id);

@@ -20,8 +20,8 @@ namespace {
 using bench::Routine;
 using schedule::StepKind;
 
-/// Maximum numbers of steps to build, for one rank and in total. Building them takes a fraction of
-/// a second.
+/// Maximum numbers of steps to build, for one rank and in total. Building so many steps takes a
+/// fraction of a second.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 
@@ -49,7 +49,7 @@ void add(PlannedTraffic& most, const schedule::Problem& problem, std::size_t ele
 }
 
 /// Returns all ranks in the order in which their schedules are built: the root, which often has the
-/// most steps, then ranks around it, then all others.
+/// most steps, then the ranks next to the root and opposite it on a ring, then all other ranks.
 std::vector<int> order_of_interest(int ranks, int root) {
   std::vector<int> order;
   std::set<int> seen;
@@ -70,7 +70,8 @@ std::optional<PlannedTraffic> traffic_of(const Answer& answer, const schedule::F
     const schedule::Problem problem = chosen_problem(question, rank, answer.choice, facts);
     const schedule::Schedule built = schedule::build(answer.choice.algorithm, problem);
     add(traffic, problem, element_bytes(question), built);
-    // The ranks count as steps, because even a short schedule takes time to set up for many ranks.
+    // The number of ranks is added for each schedule, because with many ranks even a short schedule
+    // takes time to set up.
     steps += static_cast<double>(built.steps.size() + static_cast<std::size_t>(question.ranks));
     if (steps > kMostSteps) break;
   }
@@ -93,8 +94,8 @@ std::string columns(std::string_view size, std::string_view count, std::string_v
          "\n";
 }
 
-/// Returns how an alternative compares with the choice: it is the choice, was left out although it
-/// is cheaper, or neither.
+/// Returns "chosen" for the chosen algorithm, "left out" for a cheaper alternative, and otherwise
+/// an empty text.
 std::string_view standing_of(const schedule::Choice& other, const schedule::Choice& chosen) {
   if (other.algorithm == chosen.algorithm) return "chosen";
   return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";

@@ -28,7 +28,7 @@ struct Question {
   int nodes = 1;  ///< Number of nodes that hold the ranks.
   int root = 0;   ///< Used if the routine has a root.
   bool in_place = false;
-  Compression compression;  ///< Used between nodes, if the result of the call may be rounded.
+  Compression compression;  ///< Codec between nodes, used if the result of the call may be rounded.
 };
 
 /// False for sendrecv, which is not a collective.
@@ -39,14 +39,14 @@ std::size_t element_bytes(const Question& question);
 /// Returns the call as the scheduling problem of `rank`, without a chunk size.
 schedule::Problem problem_of(const Question& question, int rank);
 
-/// Traffic of the busiest rank: each member is the maximum over the ranks whose schedules were
-/// built. All but `steps` and `ranks` are in bytes.
+/// Steps and traffic of the busiest ranks: each member except `ranks` is the maximum over the ranks
+/// whose schedules were built.
 struct PlannedTraffic {
   std::size_t steps = 0;
-  std::size_t sent = 0;       ///< Sent through links.
-  std::size_t received = 0;   ///< Received through links.
-  std::size_t published = 0;  ///< Written into the rank's shared-memory window.
-  std::size_t read = 0;       ///< Read from the windows of other ranks on the node.
+  std::size_t sent = 0;       ///< Bytes sent through links.
+  std::size_t received = 0;   ///< Bytes received through links.
+  std::size_t published = 0;  ///< Bytes written into the rank's shared-memory window.
+  std::size_t read = 0;       ///< Bytes read from the windows of other ranks on the node.
   int ranks = 0;              ///< Number of ranks whose schedules were built.
 };
 
@@ -54,11 +54,11 @@ struct Answer {
   Question question;
   schedule::Choice choice;
   double estimated_steps = 0;
-  /// Empty if building the schedules would take long.
+  /// Empty if building the schedules would take too long.
   std::optional<PlannedTraffic> traffic;
 
   double chunk_bytes() const;
-  double algbw_gbs() const;  ///< 0 for a barrier.
+  double algbw_gbs() const;  ///< Size divided by predicted time, in GB/s; 0 for a barrier.
   double busbw_gbs() const;
 };
 
@@ -78,8 +78,8 @@ std::vector<schedule::Choice> alternatives(const Question& question, const sched
 schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
                                  const schedule::Facts& facts);
 
-/// Returns the heading of the table. Lines of the table that begin with # are explanations; the
-/// others are rows.
+/// Returns the heading of the table. Lines of the table that begin with # are explanations; all
+/// other lines are rows.
 std::string heading(bench::Routine routine);
 /// Returns the row of the table for `answer`.
 std::string row_text(const Answer& answer);
@@ -88,7 +88,8 @@ std::string alternatives_text(const Answer& answer, std::span<const schedule::Ch
 
 std::string bytes_text(double bytes);
 
-/// Returns one row. Times are in microseconds, rates in GB/s. A figure that does not exist is null.
+/// Returns one row as a JSON object. Times are in microseconds, rates in GB/s. A figure that does
+/// not exist is null.
 nlohmann::ordered_json row_json(const Answer& answer,
                                 std::span<const schedule::Choice> alternatives);
 

@@ -157,8 +157,10 @@ schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks) {
                               node.get<std::int64_t>() < ranks;
                      });
   if (!right)
-    throw InvalidArgument(
-        fmt::format("costs: nodes must be empty or have one node for each of {} ranks", ranks));
+    throw InvalidArgument(fmt::format(
+        "costs: nodes must be an empty list, or a list of {0} node numbers (one for each rank) "
+        "from 0 to {1}",
+        ranks, ranks - 1));
   facts.nodes = nodes->get<std::vector<int>>();
   return facts;
 }
@@ -171,7 +173,8 @@ std::optional<schedule::Facts> measure(int ranks) {
   }
   const TemporaryFolder folder("mccl-plan");
   const std::string file = folder.path() + "/bench.json";
-  // A job measures its costs when it starts, and its ranks agree on them in the first collective.
+  // A job measures its costs when it starts, and its ranks agree on them in the first collective,
+  // so one barrier is enough.
   const int status =
       bench::run_here(ranks, "mccl plan",
                       {"bench", "--one-host", "--quiet", "barrier", "--iterations", "1", "--warmup",
@@ -192,8 +195,9 @@ Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
     std::string text;
     for (const auto& part : parts)
       text += fmt::format("{}{{{}}}", text.empty() ? "" : " and ", fmt::join(part, ", "));
-    throw InvalidArgument(fmt::format(
-        "{}: the cables do not join all {} ranks, only {}; add a cable", origin, ranks, text));
+    throw InvalidArgument(
+        fmt::format("{}: the cables do not join all {} ranks: no cable joins {}; add a cable",
+                    origin, ranks, text));
   }
   return cabling;
 }
@@ -203,7 +207,7 @@ std::string links_text(const Cabling& cabling, double latency_s, double bytes_pe
   std::iota(everyone.begin(), everyone.end(), 0);
   const schedule::CableMap map(cabling, everyone, latency_s, bytes_per_s);
   std::string text = fmt::format("# {} cables", cabling.cables().size());
-  if (cabling.is_one_network()) return text + ": every rank is connected to every other\n";
+  if (cabling.is_one_network()) return text + ": every rank is connected to every other rank\n";
   const auto out = std::back_inserter(text);
   if (map.ring().empty()) {
     fmt::format_to(out, "\n#   ring: none\n");

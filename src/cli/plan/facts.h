@@ -26,12 +26,12 @@ void set_fact(schedule::Facts& facts, std::string_view assignment);
 void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view name,
               std::string_view text);
 
-/// Returns comment lines that show all facts.
+/// Returns lines that begin with # and show all facts.
 std::string facts_text(const schedule::Facts& facts, std::string_view origin);
 
 nlohmann::ordered_json facts_json(const schedule::Facts& facts);
 /// Parses the "costs" of a file of `mccl bench` with `ranks` ranks. Throws InvalidArgument if a
-/// value is missing or wrong; the message says which.
+/// value is missing or wrong; the message names the value.
 schedule::Facts facts_of_json(const nlohmann::json& costs, int ranks);
 
 /// Starts a job of `ranks` ranks (at least 2) on this machine and returns the facts that its ranks
@@ -43,10 +43,10 @@ std::optional<schedule::Facts> measure(int ranks);
 /// Parses a JSON list with an object for each cable: {"between": [0, 1], "rate": "10Gbit",
 /// "latency": "20us"}. Rate and latency may be missing. Throws InvalidArgument if the text is
 /// invalid or the cables do not join all ranks. The message contains `origin`. If the cables do not
-/// join all ranks, the message lists the sets of ranks that are joined.
+/// join all ranks, the message also lists the sets of ranks that cables join.
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks);
 
-/// Returns comment lines that show the ring and the tree that schedules use.
+/// Returns lines that begin with # and show the ring and the tree that schedules use.
 std::string links_text(const Cabling& cabling, double latency_s, double bytes_per_s);
 
 }  // namespace mccl::cli::plan

@@ -166,7 +166,7 @@ Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) 
   Introduced result{.nonce = make_nonce(), .why = ""};
   const auto fail = [&](const char* why) {
     result.why = stream.timed_out()
-                     ? fmt::format("it accepts the connection, but sends nothing for {} s",
+                     ? fmt::format("the host accepts the connection, but sends nothing for {} s",
                                    kToConnect.count())
                      : why;
     return result;

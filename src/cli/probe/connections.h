@@ -23,14 +23,15 @@ using transport::tcp::Socket;
 
 class Stream;
 
-/// Accepts and answers connections until it is destroyed. The listener begins with "mccl NONCE".
-/// The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both proofs
-/// cover both nonces and the purpose.
+/// Accepts and answers connections until it is destroyed. The listening side first sends "mccl
+/// NONCE". The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both
+/// proofs cover both nonces and the purpose.
 ///
-/// The number of connections that have not proved the key is limited, so that other programs cannot
-/// block a Listeners. Each address may have kMostOfAddress such connections, which is as many as a
-/// probe dials at the same time. All addresses together may have kMostUnproved. If one more
-/// arrives, or no descriptor is left, the oldest such connection is closed.
+/// The number of connections whose other side has not proved that it knows the key is limited, so
+/// that other programs cannot use up all descriptors. Each address may have kMostOfAddress such
+/// connections, which is as many as a probe dials at the same time. All addresses together may have
+/// kMostUnproved such connections. If one more arrives, or no descriptor is left, the oldest such
+/// connection is closed.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
@@ -62,7 +63,8 @@ class Listeners {
   void run();
   void accept(transport::tcp::Listener& listener);
   /// Reads from the connection. Returns false if the connection must be removed from `strangers_`,
-  /// because it has proved the key, sent something invalid or closed.
+  /// because the other side has proved that it knows the key, has sent invalid data or has closed
+  /// the connection.
   bool hear(Stranger& stranger);
   void converse(Stranger& stranger, const std::string& nonce, const std::string& purpose);
   void hold(Stream& stream, const std::string& nonce, const std::string& purpose) const;
@@ -70,23 +72,24 @@ class Listeners {
 
   const Secret& secret_;
   std::vector<transport::tcp::Listener> listeners_;
-  std::list<Stranger> strangers_;  ///< The oldest first.
+  std::list<Stranger> strangers_;  ///< Ordered by age, the oldest connection first.
   std::list<HeldConnection> conversations_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
 
-/// Connects, and makes the other side prove that it knows the key. Returns the reason why that
-/// failed, such as "Connection refused"; empty if it succeeded.
+/// Connects, and makes the other side prove that it knows the key. Returns the reason for a
+/// failure, such as "Connection refused"; empty on success.
 std::string dial(const Secret& secret, const Address& to, const Address* source);
 
-/// Results of time_link(); 0 if unknown.
+/// Results of time_link(). A value that could not be measured is 0.
 struct Timed {
   double latency_s = 0;  ///< Latency in one direction: half the median round trip of one byte.
   double bytes_per_s = 0;
 };
 
-/// Measures latency and rate. Sends data for about `seconds`, or less if the link is fast.
+/// Measures the latency and rate of the link to `to`. Sends data for about `seconds`, or less if
+/// the link is fast.
 Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds);
 
 }  // namespace mccl::cli::probe

@@ -101,7 +101,7 @@ bool is_guarded() {
   return false;
 }
 
-/// Adds both addresses of the ssh connection, if this process was started over ssh, to `in_use`.
+/// If this process was started over ssh, adds both addresses of the ssh connection to `in_use`.
 void note_ssh_peer(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
   if (connection != programs.environment().end())
@@ -197,11 +197,13 @@ HostFacts gather_networks(std::chrono::seconds patience) {
 }
 
 HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy) {
-  // Leaves a quarter of the time unused, because a late answer is useless.
+  // Leaves a quarter of the time unused, because the requesting command ignores an answer after
+  // `plan.patience`.
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
-  // Must precede all other additions to `in_use`, which drops addresses once it is full.
+  // This call must precede all other additions to `in_use`, because addresses are dropped once
+  // `in_use` is full.
   note_ssh_peer(facts, programs);
   for (const auto& [name, value] : programs.environment()) {
     cluster::keep_variable(facts, name, value);

@@ -16,12 +16,12 @@ namespace mccl::cli::probe {
 /// Runs programs of this host that report facts about it.
 class Programs {
  public:
-  /// All programs together may take until `deadline`. `busy` receives the name of each program
-  /// before the program runs.
+  /// No program runs after `deadline`. `busy` receives the name of each program before the program
+  /// runs.
   Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy);
 
-  /// Returns standard output of the program, at most 1 MiB. Empty if the program is not installed.
-  /// A program that does not end in time is killed, and a finding is added to `facts`.
+  /// Returns the standard output of the program, at most 1 MiB. Empty if the program is not
+  /// installed. A program that does not end in time is killed, and a finding is added to `facts`.
   std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const;
   /// True if the program ends with status 0.
   bool succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const;
@@ -41,7 +41,8 @@ class Programs {
 struct GatherPlan {
   std::string python = "python3";  ///< The Python interpreter whose packages are listed.
   std::chrono::seconds patience{60};
-  /// True to gather facts with macOS's programs. Tests replay their output on other systems.
+  /// True to gather facts with macOS's programs. Tests replay the recorded output of these programs
+  /// on other systems.
   bool as_macos = false;
 };
 

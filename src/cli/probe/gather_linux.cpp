@@ -47,7 +47,7 @@ std::string target_of(const fs::path& link) {
   return fs::read_symlink(link, ignored).filename().string();
 }
 
-/// Returns the folders in alphabetical order.
+/// Returns the folders in `path`, in alphabetical order.
 std::vector<fs::path> folders_in(const fs::path& path) {
   std::error_code ignored;
   std::set<fs::path> folders;
@@ -64,9 +64,9 @@ unsigned hexadecimal(std::string_view text) {
   return static_cast<unsigned>(std::strtoul(std::string(text).c_str(), nullptr, 16));
 }
 
-/// True for tunnels, bridges and dummies, which have no cable of their own. A type that is neither
-/// Ethernet nor InfiniBand is a tunnel (WireGuard has no other mark). An Ethernet interface that
-/// does not use ARP is a dummy.
+/// True for tunnels, bridges and dummies, which have no cable of their own. An interface whose type
+/// is neither Ethernet nor InfiniBand is a tunnel. Nothing else identifies an interface of
+/// WireGuard. An Ethernet interface that does not use ARP is a dummy.
 bool joins_only(const fs::path& path, unsigned flags) {
   if (is_there(path / "tun_flags") || is_there(path / "bridge")) return true;
   if (is_there(path / "device") || is_there(path / "bonding")) return false;
@@ -81,7 +81,7 @@ InterfaceKind medium_of(const std::string& name, transport::tcp::Medium::Kind ki
   if (name == "lo") return InterfaceKind::loopback;
   if (kind == transport::tcp::Medium::Kind::wireless) return InterfaceKind::wireless;
   if (driver.find("thunderbolt") != driver.npos) return InterfaceKind::thunderbolt;
-  // A veth counts as the cable of a container, or of a test.
+  // A veth interface counts as a cable, because containers and tests use it as one.
   return kind == transport::tcp::Medium::Kind::cable ? InterfaceKind::cable
                                                      : InterfaceKind::software;
 }
@@ -186,8 +186,8 @@ void gather_in_use(HostFacts& facts, const Programs& programs) {
                        "in a route");
 }
 
-/// NetworkManager is checked first: where it runs, it removes addresses that it does not know.
-/// netplan is next, because it generates the configuration of systemd-networkd.
+/// NetworkManager is checked first, because it removes addresses that it does not know. netplan is
+/// checked next, because it generates the configuration of systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
     return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;
@@ -224,8 +224,8 @@ void gather_rdma(HostFacts& facts) {
   }
 }
 
-/// In sysfs, the folder of this host's Thunderbolt controller contains that of the computer at the
-/// other end of the cable, which contains that of the network interface's device.
+/// In sysfs, three folders are nested: this host's Thunderbolt controller, the computer at the
+/// other end of the cable, and the device of the network interface.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
     if (interface.kind != InterfaceKind::thunderbolt) continue;

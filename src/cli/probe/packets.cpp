@@ -73,14 +73,14 @@ constexpr std::size_t kMostCalled = 4096;
 constexpr auto kForAddresses = 2500ms;
 constexpr auto kBetweenTries = 20ms;
 
-/// True for a port of a bridge. Such a port receives nothing itself; the bridge does.
+/// True for a port of a bridge. The bridge receives the packets that arrive at its ports.
 bool is_port_of_bridge(const std::string& interface) {
   std::error_code ignored;
   return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
 }
 
-/// Returns the interfaces that are up and have a link-local IPv6 address, even one that is still
-/// being checked.
+/// Returns the interfaces that are up and have a link-local IPv6 address, even if the system is
+/// still checking that the address is unique.
 std::set<std::string> calling_interfaces() {
   std::set<std::string> names;
   for (const transport::tcp::InterfaceAddress& interface : transport::tcp::list_interfaces())
@@ -100,8 +100,8 @@ std::optional<Address> all_on(const std::string& interface) {
 }
 
 /// Returns a UDP socket bound to `port`, or to a free port if `port` is 0. Empty if the system
-/// refuses. An IPv6 socket also receives IPv4, and reports the interface through which a packet
-/// came.
+/// provides no such socket. An IPv6 socket also receives IPv4, and reports the interface through
+/// which a packet came.
 Socket packet_socket(int family, std::uint16_t port) {
   Socket socket(::socket(family, SOCK_DGRAM, 0));
   if (!socket) return socket;
@@ -117,7 +117,7 @@ Socket packet_socket(int family, std::uint16_t port) {
   return socket;
 }
 
-/// Returns a pending packet. Does not block; the head is empty if there is none.
+/// Returns a pending packet. Does not block; the head is empty if no packet is pending.
 Packet receive(const Socket& socket) {
   Packet packet;
   std::vector<char> bytes(kMostBytes);
@@ -202,7 +202,8 @@ std::optional<MulticastProbe::Place> MulticastProbe::called(std::string_view non
 }
 
 void MulticastProbe::take_call(const Packet& packet, std::span<const std::string_view> words) {
-  // Ignores this host's own call, which the system may deliver, and replays of other calls.
+  // Ignores this host's own calls, which the system may also deliver to this host, and replays of
+  // other calls.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
       !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
@@ -222,8 +223,9 @@ void MulticastProbe::take_question(const Packet& packet, std::span<const std::st
       !secret_.is_proof(words[3], "who", {words[1], words[2]}))
     return;
   const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
-  // A question is sent by multicast only if no answer to the first question arrived. The answer to
-  // such a question is therefore sent by multicast, too.
+  // A question that arrives by multicast repeats a question that got no answer. Several probes of a
+  // host may share the port, and a unicast packet reaches only one of them, so the answer is sent
+  // by multicast, too.
   const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
   send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
        all.value_or(packet.from));

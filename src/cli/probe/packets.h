@@ -34,7 +34,7 @@ struct Packet {
   bool to_all = false;     ///< True if the packet was sent to all hosts of the network (multicast).
 };
 
-/// Answers packets until it is destroyed. A single packet that proves knowledge of the key gets a
+/// Answers packets until it is destroyed. A test packet that proves knowledge of the key gets a
 /// smaller packet as its answer.
 ///
 /// Also sends calls through this host's interfaces, and receives other hosts' calls. A call starts
@@ -58,7 +58,7 @@ class MulticastProbe {
 
   /// True if this host can receive calls: the system has provided a socket at kCallPort.
   bool hears() const { return static_cast<bool>(socket_); }
-  /// Port at which single packets are answered; 0 if the system provides no socket.
+  /// Port at which test packets are answered; 0 if the system provides no socket.
   std::uint16_t packet_port() const {
     return packets_ ? packets_.local().port() : std::uint16_t{0};
   }
@@ -67,7 +67,7 @@ class MulticastProbe {
   void call(const std::string& name);
 
  private:
-  /// The two ends of a call.
+  /// The interfaces of a call that this host sent or received.
   struct Place {
     unsigned interface = 0;  ///< Index of the local interface.
     std::string name;        ///< The caller's name.

@@ -114,7 +114,8 @@ std::vector<RankSocket> ranks_of(pid_t pid) {
 std::string ask(const RankSocket& rank, std::string_view request) {
   const std::string who = fmt::format("rank {} (process {})", rank.rank, rank.pid);
   const auto [connection, busy] = LocalConnection::dial(rank.path);
-  if (busy) throw Error(fmt::format("too many processes wait for an answer from {}", who));
+  if (busy)
+    throw Error(fmt::format("too many processes wait for an answer from {}; try again later", who));
   if (!connection) throw RankGone(fmt::format("{} no longer listens at {}", who, rank.path));
   if (!connection.same_user())
     throw Error(fmt::format("the socket {} belongs to another user", rank.path));
@@ -128,9 +129,10 @@ std::string ask(const RankSocket& rank, std::string_view request) {
   if (answer.empty())
     throw RankGone(fmt::format("{} closed the connection, because it has just ended", who));
   const auto json = nlohmann::json::parse(answer, nullptr, false);
-  if (!json.is_object()) throw Error(fmt::format("the answer of {} is truncated", who));
+  if (!json.is_object())
+    throw Error(fmt::format("the answer of {} is incomplete; run the command again", who));
   if (const auto error = json.find("error"); error != json.end() && error->is_string()) {
-    throw Error(fmt::format("{}: {}; use the mccl of that job's installation", who,
+    throw Error(fmt::format("{}: {}; run the mccl program of the job's own installation", who,
                             error->get<std::string>()));
   }
   return answer;

@@ -20,7 +20,7 @@ struct RankSocket {
   std::string path;
 };
 
-/// Reads "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
+/// Parses "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
 bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket);
 
 /// The sockets of all ranks of this user on this host, ordered by process and rank. Removes sockets
@@ -37,7 +37,7 @@ class RankGone : public Error {
 };
 
 /// Sends a request to a rank and returns the rank's answer, which is JSON. Throws RankGone if the
-/// rank has ended, and Error if it does not answer in time or has another version of MCCL.
+/// rank has ended, and Error if the rank does not answer in time or uses another version of MCCL.
 std::string ask(const RankSocket& rank, std::string_view request);
 
 }  // namespace mccl::cli::sight

@@ -26,7 +26,7 @@ class Fields {
   Fields(const json& object, std::string_view who) : object_(object), who_(who) {
     if (!object.is_object()) refuse("object");
   }
-  /// Throws unless the field `format` contains this name, and the field `version` the number 1.
+  /// Throws if the field `format` does not contain this name, or the field `version` is not 1.
   void require_format(std::string_view format) const {
     if (text("format") != format || integer("version", 0, INT32_MAX) != 1) refuse("version");
   }
@@ -60,8 +60,10 @@ class Fields {
     return value;
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    throw InvalidArgument(fmt::format(
-        "{}: expected a valid \"{}\"; it is damaged, or of another version of MCCL", who_, what));
+    throw InvalidArgument(
+        fmt::format("{}: expected a valid \"{}\"; the text is damaged, or was written by another "
+                    "version of MCCL",
+                    who_, what));
   }
 
  private:

@@ -15,7 +15,7 @@
 namespace mccl::cli::sight {
 namespace {
 
-/// Total delay below which a late rank is not mentioned, in nanoseconds.
+/// Smallest total delay for which a late rank is reported, in nanoseconds.
 constexpr double kLeastDelay = 1e6;
 
 /// A recorded call, and the record that contains it.
@@ -106,7 +106,7 @@ void find_differences(const Collectives& collectives, std::vector<std::string>& 
   }
 }
 
-/// The last collective of a rank in a group; null if its record has none.
+/// The last collective of a rank in a group; null if the rank's record has none.
 const RecordedCall* last_of(const FlightRecord& record, const std::string& group_id) {
   const RecordedCall* last = nullptr;
   for (const RecordedCall& call : record.calls) {
@@ -125,7 +125,7 @@ std::string absence(const FlightRecord& record, const RecordedCall* last) {
                      last->ended == 0 ? "" : ", which ended at " + time_text(last->ended));
 }
 
-/// Describes a collective that all ranks began and that did not end on all of them.
+/// Describes a collective that all ranks began, but that did not end on all ranks.
 std::string unfinished(const MatchedCollective& collective) {
   const RecordedCall& first = *collective.places.front().call;
   std::string text =
@@ -144,8 +144,8 @@ std::string unfinished(const MatchedCollective& collective) {
   return text + ".";
 }
 
-/// Reports collectives that some ranks began and others did not. Reports only the first one of each
-/// group, because the later ones are its consequences.
+/// Reports collectives that some ranks began and others did not, or that did not end on all ranks.
+/// Reports only the first such collective of each group, because the later ones follow from it.
 void find_absences(const Collectives& collectives, const std::vector<FlightRecord>& records,
                    std::vector<std::string>& found) {
   std::set<std::string> groups;
@@ -232,8 +232,8 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
     if (lateness.total < kLeastDelay) break;
     const Place& place = lateness.worst->places.front();
     found.push_back(fmt::format(
-        "Rank {} came last to {} of {} collectives and delayed the others by {} in all, most by "
-        "{} in call {} of group '{}', {}, at {}.",
+        "Rank {} came last to {} of {} collectives and delayed the others by {} in all; the "
+        "longest delay was {} in call {} of group '{}', {}, at {}.",
         rank, lateness.calls, compared, duration_text(lateness.total),
         duration_text(static_cast<double>(lateness.most)), place.call->sequence,
         lateness.worst->group->name, call_text(*place.call), time_text(place.call->arrived())));
@@ -246,8 +246,8 @@ struct ClockBounds {
   std::int64_t most = INT64_MAX;
 };
 
-/// Returns the bounds of the time that must be added to times of `host`, so that they can be
-/// compared with times of `reference`.
+/// Returns the bounds of the time that must be added to times of `host` to make them comparable
+/// with times of `reference`.
 ClockBounds bounds_of(const Collectives& collectives, const std::string& reference,
                       const std::string& host) {
   ClockBounds bounds;

@@ -11,9 +11,9 @@ namespace mccl::cli::sight {
 struct RecordedGroup {
   long long index = 0;  ///< Number by which calls in the record refer to the group.
   std::string name;
-  std::string id;            ///< The same on all members.
-  int rank = 0;              ///< The recording rank's number in the group.
-  std::vector<int> members;  ///< Numbers of the members in the job.
+  std::string id;            ///< Identity of the group, the same on all members.
+  int rank = 0;              ///< Rank in the group of the process that wrote the record.
+  std::vector<int> members;  ///< The members' ranks in the job, indexed by rank in the group.
 };
 
 struct RecordedCall {
@@ -50,7 +50,7 @@ struct FlightRecord {
   int rank = 0;
   int size = 1;
   int pid = 0;
-  std::int64_t written = 0;  ///< Nanoseconds since 1970.
+  std::int64_t written = 0;  ///< Time at which the record was written, in nanoseconds since 1970.
   std::vector<RecordedGroup> groups;
   std::vector<RecordedCall> calls;  ///< Oldest first.
 };

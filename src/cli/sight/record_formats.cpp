@@ -41,8 +41,8 @@ Json details_of(const RecordedCall& call, const RecordedGroup& group) {
 }
 
 /// Adds the events of one call. A collective is a bar in its group's row, because a group runs one
-/// collective at a time. Messages, and times in the queue, may overlap, so they are asynchronous
-/// events.
+/// collective at a time. Messages may overlap, and so may the times that calls spend in the queue,
+/// so both are asynchronous events.
 void add_events(Json& events, const FlightRecord& record, const RecordedCall& call,
                 std::int64_t beginning) {
   if (call.arrived() == 0) return;
@@ -139,8 +139,8 @@ std::string torch_dtype(const std::string& dtype) {
   return found == kNames.end() ? dtype : found->second;
 }
 
-/// Returns the name that torch's analyser expects for the call. It knows only the backends nccl and
-/// xccl, and the name of a message must contain both ranks.
+/// Returns the name that torch's analyser expects for the call. The analyser knows only the
+/// backends nccl and xccl, and expects both ranks in the name of a message.
 std::string torch_name(const RecordedCall& call, const RecordedGroup& group) {
   if (call.call == "barrier") return "nccl:all_reduce_barrier";
   if (call.call == "send") return fmt::format("nccl:send {}->{}", group.rank, call.peer);

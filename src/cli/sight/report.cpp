@@ -51,7 +51,7 @@ void find(JobReport& job, Health health, std::string finding) {
     job.findings.push_back(std::move(finding));
 }
 
-/// "process 12", with its host if the ranks run on several hosts.
+/// Returns text such as "process 12", and the rank's host if it differs from the first rank's host.
 std::string process_text(const JobReport& job, const RankReport& rank) {
   if (rank.pid == 0) return "its process";
   const bool is_elsewhere = rank.host != job.ranks.front().host && !rank.host.empty();
@@ -128,7 +128,7 @@ std::string waits_text(const GroupReport& group, const PendingCall& call) {
   return fmt::format("{:.1f} s for rank {}", call.waited_s, fmt::join(ranks, ", "));
 }
 
-/// Adds a row for each pending call of the rank, or one row if there is none.
+/// Adds a row for each pending call of the rank, or one row if the rank has no pending call.
 void add_rows(cluster::TableRows& rows, const RankReport& rank) {
   const auto add = [&](std::string_view group, std::string_view call, const std::string& waits) {
     rows.push_back({std::to_string(rank.rank), rank.host,
@@ -146,7 +146,8 @@ void add_rows(cluster::TableRows& rows, const RankReport& rank) {
   if (!is_busy) add("", "in no call", "");
 }
 
-/// Adds a row for each rank that has sent no report, as the first rank that has sees it.
+/// Adds a row for each rank that has sent no report. The rank's state is taken from the first
+/// report that lists peers.
 void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
   std::set<int> reported;
   for (const RankReport& rank : job.ranks) reported.insert(rank.rank);
@@ -156,7 +157,7 @@ void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
   for (const PeerReport& peer : rank->peers) {
     if (reported.contains(peer.rank)) continue;
     rows.push_back({std::to_string(peer.rank), "", "", "", "", "",
-                    fmt::format("{}, as rank {} sees it", peer.state, rank->rank), ""});
+                    fmt::format("{}, according to rank {}", peer.state, rank->rank), ""});
   }
 }
 

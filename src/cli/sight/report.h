@@ -9,9 +9,9 @@ namespace mccl::cli::sight {
 
 /// A call that a rank has made in a group, and that has not ended.
 struct PendingCall {
-  std::string call;  ///< "all_reduce #12 (sum of 1000 f32)"
+  std::string call;  ///< Text such as "all_reduce #12 (sum of 1000 f32)".
   bool has_started = false;
-  double waited_s = 0;              ///< Time since the last progress.
+  double waited_s = 0;              ///< Time since the last progress, in seconds.
   std::vector<int> waits_for = {};  ///< Ranks of the group that the call waits for.
   std::string why = {};             ///< The reason for the wait, as a clause; may be empty.
 };
@@ -19,11 +19,11 @@ struct PendingCall {
 struct GroupReport {
   std::string name;
   std::string id;
-  int rank = 0;                           ///< This rank's number in the group.
-  std::vector<int> members = {};          ///< Numbers of the members in the job.
+  int rank = 0;                   ///< This process's rank in the group.
+  std::vector<int> members = {};  ///< The members' ranks in the job, indexed by rank in the group.
   std::vector<PendingCall> pending = {};  ///< The first queued collective, and the oldest message.
   std::string last = {};     ///< The last collective that started; empty if there was none.
-  std::string failure = {};  ///< Empty while the group is healthy.
+  std::string failure = {};  ///< Why the group failed; empty while it is healthy.
 };
 
 /// Another rank, as seen by the reporting rank.
@@ -32,7 +32,7 @@ struct PeerReport {
   std::string transport;
   std::string state;         ///< "connected", "silent", "left" or "lost".
   std::string reason;        ///< The reason why the peer is lost; empty otherwise.
-  long long bytes_sent = 0;  ///< Over the links of the groups that exist.
+  long long bytes_sent = 0;  ///< Bytes sent over the links of the groups that exist.
   long long bytes_received = 0;
 };
 
@@ -46,7 +46,8 @@ struct RankReport {
   long long errors = 0;
   long long bytes_sent = 0;
   long long bytes_received = 0;
-  /// Describes why the rank's answer is missing or incomplete; empty if it is complete.
+  /// Why the rank did not answer, or makes no progress, as a clause after the rank's name; empty if
+  /// there is no such trouble.
   std::string trouble = {};
   std::vector<GroupReport> groups = {};
   std::vector<PeerReport> peers = {};

@@ -24,8 +24,8 @@ Answer unanswered(RankReport report) {
   return {std::move(report), std::move(raw)};
 }
 
-/// Returns nothing for a rank that has ended. The rank's job is taken from the name of its socket,
-/// so that a rank that does not answer is shown with the others.
+/// Returns nothing for a rank that has ended. The rank's job is taken from the name of the rank's
+/// socket, so that a rank that does not answer is shown with the other ranks of its job.
 std::optional<Answer> ask_rank(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   Answer answer;
@@ -46,8 +46,8 @@ std::optional<Answer> ask_rank(const RankSocket& socket) {
   return answer;
 }
 
-/// Asks one of the ranks here for the other ranks of its job. Returns nothing if it does not
-/// answer; its own report then says so.
+/// Asks a rank on this host for the statuses of the other ranks of its job. Returns nothing if the
+/// rank does not answer.
 std::vector<Answer> ask_for_others(const RankSocket& socket, const std::vector<int>& known) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   try {
@@ -59,7 +59,8 @@ std::vector<Answer> ask_for_others(const RankSocket& socket, const std::vector<i
   }
 }
 
-/// Starts one thread for each element, because each rank that does not answer takes seconds.
+/// Calls `ask_one` for each element, each time on a new thread, because waiting for a rank that
+/// does not answer takes seconds.
 template <typename Result, typename Element, typename Ask>
 std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask_one) {
   std::vector<std::future<Result>> asked;
@@ -72,8 +73,8 @@ std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask
 
 /// A job that has ranks on other hosts.
 struct SpreadJob {
-  RankSocket contact;      ///< A rank here that answers.
-  std::vector<int> known;  ///< The ranks that have been asked.
+  RankSocket contact;      ///< A rank on this host that answers.
+  std::vector<int> known;  ///< The ranks on this host, which have been asked.
 };
 
 std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
@@ -97,7 +98,7 @@ std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
   return spread;
 }
 
-/// `text` is empty if the rank did not answer.
+/// Parses the status of a rank on another host. `text` is empty if the rank did not answer.
 Answer read_other(int rank, const std::string& text) {
   RankReport report;
   report.rank = rank;
@@ -124,7 +125,7 @@ std::vector<Answer> read_others(std::string_view text, std::string_view who,
   for (json each : fields.list("ranks")) {
     const Fields other(each, who);
     const int rank = static_cast<int>(other.integer("rank", 0, kMostRanks));
-    const json& report = each["report"];  // not through Fields, which shorten long texts
+    const json& report = each["report"];  // Fields::text() would shorten a long text.
     if (!report.is_string()) other.refuse("report");
     if (std::ranges::find(known, rank) == known.end())
       others.push_back(read_other(rank, report.get<std::string>()));

@@ -1,5 +1,5 @@
 // Asks the ranks of running jobs for their statuses: the ranks on this host through their local
-// sockets, and the ranks on other hosts through one of those here.
+// sockets, and the ranks on other hosts through a rank on this host.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,19 +12,19 @@
 
 namespace mccl::cli::sight {
 
-/// The status of one rank: as read, and as it came.
+/// The status of one rank: parsed, and as JSON.
 struct Answer {
   RankReport report;
   nlohmann::json raw;
 };
 
-/// Returns the statuses of all ranks of the jobs of this user that have a rank on this host, or
-/// only of the job of process `pid`. Empty if there is none. A rank that does not answer has a
-/// `trouble`. Throws InvalidArgument if `pid` has no rank.
+/// Returns the statuses of all ranks of this user's jobs that have a rank on this host, or only of
+/// the jobs of process `pid`. Empty if there is no such job. If a rank does not answer, its report
+/// has a `trouble`. Throws InvalidArgument if `pid` has no rank.
 std::vector<Answer> survey(std::optional<int> pid);
 
-/// Reads what a rank answered about the other ranks of its job (node::kRequestOthers). Skips the
-/// ranks in `known`. Throws InvalidArgument; the message begins with `who`.
+/// Parses a rank's answer to node::kRequestOthers: the statuses of the other ranks of its job.
+/// Skips the ranks in `known`. Throws InvalidArgument; the message begins with `who`.
 std::vector<Answer> read_others(std::string_view text, std::string_view who,
                                 std::span<const int> known);
 

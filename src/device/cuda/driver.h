@@ -22,7 +22,7 @@ struct IpcHandle {
   char bytes[64];
 };
 
-/// Function names are those of cuda.h without "cu". Each points to the newest version of the
+/// Function names are those of cuda.h without "cu". Each member calls the newest version of its
 /// function in CUDA 12. Throws LoadError if a function is missing.
 struct CudaDriver {
   template <typename... Arguments>

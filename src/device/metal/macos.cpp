@@ -83,7 +83,7 @@ std::string reason_of(void* error) {
   return text_of(error ? send<void*>(error, "localizedDescription") : nullptr);
 }
 
-/// An NSString that lives until the enclosing pool ends.
+/// An NSString that lives until the enclosing AutoreleasePool ends.
 void* string_of(const std::string& text) {
   return send<void*>(class_named("NSString"), "stringWithUTF8String:", text.c_str());
 }
@@ -99,8 +99,8 @@ struct Size {  // MTLSize
   Unsigned depth;
 };
 
-/// The fence passes when the command buffer has run. `what` is its name in messages and must
-/// outlive the fence.
+/// A fence that passes when the command buffer has run. `what` names the command buffer in
+/// messages, and must outlive the fence.
 class CommandBuffer final : public Fence {
  public:
   CommandBuffer(void* buffer, const char* what) : buffer_(Owned::retain(buffer)), what_(what) {}
@@ -128,8 +128,8 @@ std::string text_in(const std::string& path) {
   return text.str();
 }
 
-/// Returns the path of the compiled kernels beside this library, for fast or strict arithmetic.
-/// Empty if the build had no Metal compiler.
+/// Returns the path of the compiled kernels in the folder of this library, for fast or strict
+/// arithmetic. Empty if the build had no Metal compiler.
 std::string compiled_before(bool fast_math) {
   Dl_info here = {};
   if (::dladdr(reinterpret_cast<const void*>(&open_driver), &here) == 0) return {};
@@ -165,9 +165,9 @@ void* load_library(void* device, const KernelOptions& options) {
     library = library_of(device, source, options.fast_math, &error);
   }
   if (library) return library;
-  throw InvalidArgument(fmt::format("the kernels {} cannot be used: {}; reduce_on=cpu needs none",
-                                    path.empty() ? "of this build" : "in " + path,
-                                    reason_of(error)));
+  throw InvalidArgument(
+      fmt::format("the GPU kernels {} cannot be used: {}. Set reduce_on=cpu to use the CPU",
+                  path.empty() ? "of this build" : "in " + path, reason_of(error)));
 }
 
 class KernelsOfMetal final : public Kernels {

@@ -17,13 +17,13 @@ struct Call {
   Collective collective = Collective::barrier;
   DType dtype = DType::u8;
   ReduceKind kind = ReduceKind::sum;
-  /// The root of a rooted collective, else -1.
+  /// Rank of the root of a rooted collective; -1 for all other calls.
   std::int32_t root = -1;
   /// Number of elements, defined such that it is equal on all ranks: all parts together for
   /// gathers, scatters and an even all_to_all, 0 for an all_to_all with counts, and otherwise the
-  /// size of the buffer.
+  /// elements of the buffer.
   std::uint64_t count = 0;
-  /// Number of the collective in its group, from 1; 0 for point to point.
+  /// Number of the collective in its group, from 1; 0 for a point-to-point message.
   std::uint64_t sequence = 0;
   /// Point to point only: the other rank, and the tag of the message.
   std::int32_t peer = -1;
@@ -31,10 +31,11 @@ struct Call {
   /// How the count is divided among the ranks: hash_of() of the counts of all ranks, or kOwnCounts
   /// if each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
-  /// How a sum is encoded on the wire; empty if it is exact.
+  /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
 
-  /// True if this call and `other`, which another rank made with the same sequence number, agree.
+  /// True if `other`, another rank's call with the same sequence number, agrees with this call in
+  /// everything that must be equal on all ranks.
   bool matches(const Call& other) const;
 };
 
@@ -51,8 +52,8 @@ constexpr bool reduces(const Call& call) {
 /// Call::counts_hash of an all_to_all with counts, whose messages are checked one by one.
 inline constexpr std::uint64_t kOwnCounts = 1;
 
-/// Returns a 64-bit hash of the counts, which is never kOwnCounts. Returns 0 if all counts are
-/// equal, because a call without counts means the same.
+/// Returns a 64-bit hash of the counts, which is never kOwnCounts. If all counts are equal, returns
+/// 0, the value of a call without counts, because such a call means the same.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
 /// Text for messages: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".

@@ -37,7 +37,7 @@ class CallHistory {
     const Entry* const entry = entry_of(sequence);
     return entry ? entry->digest : 0;
   }
-  /// The last call; its sequence is 0 if there was none.
+  /// The last call that has started; its sequence is 0 if none has started.
   const Call& last() const { return calls_[last_ % kCalls].call; }
 
  private:

@@ -41,7 +41,7 @@ class Carrier {
   virtual const OperationList& messages() const = 0;
   /// Cancels and returns a receive for which no message has arrived. Returns null for any other
   /// message. If a message has just arrived for the receive, the receive's deadline is removed, so
-  /// that it does not time out before advance_messages() finds that it has ended.
+  /// that the receive does not time out before advance_messages() finds that it has ended.
   virtual std::shared_ptr<Operation> cancel(Operation& message) = 0;
 
   /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver.

@@ -1,5 +1,5 @@
-// Ends calls: counts each call in the metrics, records it, and wakes its waiters. Also counts
-// staging memory.
+// Ends calls: counts each call in the metrics and the flight recorder, and wakes the threads that
+// wait for it. Also counts staging memory.
 #pragma once
 
 #include <atomic>
@@ -62,10 +62,11 @@ class Staging {
 class Completions {
  public:
   /// One in kTimedEvery of the calls that run on their caller's thread is timed. The metrics count
-  /// its times kTimedEvery times.
+  /// its times kTimedEvery times, in place of the calls that are not timed.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// Messages of fewer bytes are recorded without times if they run on their caller's thread.
+  /// Messages of fewer bytes than this are recorded without times if they run on their caller's
+  /// thread.
   static constexpr std::size_t kTimedMessageBytes = 4096;
 
   /// `recorder`, `staging` and `log` must outlive this object.
@@ -73,7 +74,7 @@ class Completions {
               const Log& log);
 
   FlightRecorder& recorder() const { return recorder_; }
-  /// Records the state of a call that has not ended.
+  /// Writes the state of a pending call to the flight recorder.
   void note(Operation& operation, FlightEntry::State state) noexcept;
 
   /// Ends the call, with an error if `error` is set. No-op if the call has ended already. run()
@@ -83,7 +84,7 @@ class Completions {
   /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
   /// default time_point if the metrics do not time the call.
   Clock::time_point begin_at_once();
-  /// cycle_count() when a call began and ended; both 0 if its record has no times.
+  /// cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
     std::int64_t begun = 0;
     std::int64_t ended = 0;

@@ -27,7 +27,7 @@ struct Failure {
   /// The call in which the failure was detected. Ranks do not announce which message failed; other
   /// ranks receive `a_message` instead.
   std::optional<Call> call = {};
-  /// The rank that detected the failure; invalid if `reason` mentions it.
+  /// The rank that detected the failure; invalid if `reason` names that rank.
   GroupRank seen_by = {};
 };
 

@@ -40,7 +40,7 @@ struct FlightNote {
   std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's record.
   std::uint64_t message = 0;                     ///< See MessageProgress::number.
   std::uint32_t group = 0;                       ///< Index of the group in the recorder.
-  std::int32_t waits_for = -1;                   ///< A member that the call waits for; -1: none.
+  std::int32_t waits_for = -1;                   ///< Group rank that the call waits for; -1: none.
   std::uint8_t algorithm = 0;                    ///< Index of the algorithm's name in the recorder.
 };
 
@@ -85,10 +85,10 @@ enum class AtOnce {
 /// Progress of a message. Used by Messages only.
 struct MessageProgress {
   std::uint64_t number = 0;  ///< Number among all messages from its sender to its receiver, from 1.
-  std::uint64_t order = 0;   ///< Receives only: number in the group, in call order.
+  std::uint64_t order = 0;   ///< Receives only: number among the group's receives, from 1.
   std::size_t pieces = 0;    ///< Number of pieces; 0 until the receiver has granted the message.
-  std::size_t begun = 0;     ///< Pieces whose sending has begun.
-  std::size_t ended = 0;     ///< Pieces that have been sent or received in full.
+  std::size_t begun = 0;     ///< Number of pieces whose sending has begun.
+  std::size_t ended = 0;     ///< Number of pieces that have been sent or received in full.
   std::vector<bool> arriving = {};  ///< Per piece: true once its header has arrived.
 };
 
@@ -100,11 +100,11 @@ struct Operation final : detail::WorkState, Task {
 
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
-  /// True if the caller is about to wait for this call, and so drives it. No other thread needs to
-  /// be woken.
+  /// True if the caller is about to wait for this call and will drive it, so that no other thread
+  /// needs to be woken.
   bool caller_waits = false;
   /// True if the call was made after begin_coalescing() and has not been submitted yet. A wait for
-  /// the call would never end.
+  /// it would never end, because the engine does not have the call yet.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;

@@ -13,19 +13,19 @@ namespace mccl::engine {
 inline constexpr std::size_t kTimedBytes = 4096;
 
 /// dst = src, without overlap, where `dst` is in the task's output. Large results bypass the cache,
-/// because they are not read soon.
+/// because the program does not read them soon.
 void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
-/// Both copy `bytes` bytes. copy_input_to_output() copies the task's input to its output, without
-/// overlap. copy_anywhere() accepts any two memory ranges, even overlapping ones.
+/// Both functions copy `bytes` bytes. copy_input_to_output() copies the task's input to its output,
+/// without overlap. copy_anywhere() accepts any two memory ranges, even overlapping ones.
 void copy_input_to_output(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 void copy_anywhere(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
-/// dst = first op second, each of `bytes` bytes. dst may be one of the two.
+/// dst = first op second, each of `bytes` bytes. dst may be one of the two operands.
 void reduce_pair(Task& task, const void* first, const void* second, void* dst, std::size_t bytes);
 
-/// dst = op over the operands in their order, each of `count` elements. dst may be one of them.
-/// `completes`: the result covers all `ranks` ranks, so an average is divided by `ranks`.
+/// dst = op over the operands in their order, each of `count` elements. dst may be one of the
+/// operands. `completes`: the result covers all `ranks` ranks, so an average is divided by `ranks`.
 void fold_operands(Task& task, std::span<const void* const> operands, void* dst, std::size_t count,
                    bool completes, int ranks);
 

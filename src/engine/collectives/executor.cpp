@@ -182,7 +182,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
       known ? byte_count(plan_->schedule.steps[peer.plan->receives[frame.message]].dst) : 0;
   if (!known || frame.payload_bytes != expected) {
     throw MismatchError(fmt::format(
-        "rank {} sends {} bytes as message {}, where {} are expected: the ranks disagree about "
+        "rank {} sent {} bytes as message {}, but {} bytes are expected: the ranks disagree about "
         "counts",
         peer.plan->peer, frame.payload_bytes, frame.message, expected));
   }

@@ -39,13 +39,15 @@ class Executor {
 
   /// Size in bytes of the memory for sums and forwarded data, which is kept across calls.
   std::size_t scratch_bytes() const { return scratch_.capacity(); }
-  /// Releases the memory that scratch_bytes() counts. No call may be running.
-  void release_scratch() { std::vector<std::byte>().swap(scratch_); }  // {} would keep the capacity
+  /// Releases the memory that scratch_bytes() counts, which `scratch_ = {}` would keep. No call may
+  /// be running.
+  void release_scratch() { std::vector<std::byte>().swap(scratch_); }
 
   /// Adds the events to wait for before the next call of advance().
   void watch(Sleep& sleep);
 
-  /// The peers that the call waits for, to send, receive or arrive. Used in error messages.
+  /// The peers that the call waits for: to send, to receive, or to arrive at the window. Used in
+  /// error messages.
   std::vector<GroupRank> waiting_for() const;
 
  private:
@@ -65,7 +67,8 @@ class Executor {
   bool receive_from(PeerProgress& peer);
   void receive_on(Lane& lane, PeerProgress& peer);
   bool run_local_steps();
-  // executor_steps.cpp: steps through the node's window, run in order.
+  // Defined in executor_steps.cpp: steps that use the node's window, which run in the order of the
+  // schedule.
   bool advance_in_order();
   bool run_window_steps();
   bool run_window_step(const schedule::Step& step);
@@ -74,7 +77,7 @@ class Executor {
   bool open_window();
   bool is_lost(GroupRank rank);
   [[noreturn]] void throw_lost(GroupRank rank);
-  /// Throws MismatchError, because a neighbour made a different call, now or earlier.
+  /// Throws MismatchError, because the neighbour `rank` made a different call, now or earlier.
   [[noreturn]] void throw_divergence(GroupRank rank) const;
   void publish(const schedule::Step& step);
   void read(const schedule::Step& step);
@@ -84,7 +87,7 @@ class Executor {
   bool receive_payload(Lane& lane, const schedule::Step& step);
   void run(const schedule::Step& step);
   void fold(const schedule::Step& step);
-  // executor_steps.cpp: steps of sums that are encoded on the wire.
+  // Defined in executor_steps.cpp: steps of compressed sums, which are encoded on the wire.
   void run_coded(const schedule::Step& step);
   void list_blocks(const schedule::Step& step);
   GroupRank maker_of(const schedule::Step& fold, int operand) const;
@@ -109,8 +112,8 @@ class Executor {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint8_t> received_;  // per step: 1 once its message has started to arrive
   std::vector<PeerProgress> peers_;
-  std::vector<std::uint32_t> local_;  // copies and folds that are ready to run
-  std::vector<std::uint32_t> early_;  // ready steps whose input has not arrived
+  std::vector<std::uint32_t> local_;  // ready steps that are neither messages nor window steps
+  std::vector<std::uint32_t> early_;  // steps of local_ whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
   std::size_t coded_begin_ = 0;                    // offset of encoded contributions in scratch_

@@ -75,9 +75,9 @@ bool Executor::run_window_step(const Step& step) {
 }
 
 /// Opens the call's part of the window. Returns false if this rank must wait for a neighbour.
-/// Throws MismatchError if a neighbour made a different call earlier. A rank compares calls only
-/// with neighbours that it waits for. If it only published, like the root of a broadcast, it
-/// detects the difference here.
+/// Throws MismatchError if a neighbour made a different call earlier. A rank compares its call only
+/// with the calls of neighbours that it waits for. A rank that only published in the earlier call,
+/// like the root of a broadcast, detects the difference here.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;
@@ -216,8 +216,8 @@ void Executor::list_blocks(const Step& step) {
   for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
 }
 
-/// Returns the rank that encoded this operand: the sender of the last message into its memory, or
-/// this rank if there was none.
+/// Returns the rank that encoded this operand: the sender of the last message into the operand's
+/// memory, or this rank if there was no such message.
 GroupRank Executor::maker_of(const Step& fold, int operand) const {
   const std::size_t block = task_->call.coding.block();
   const std::size_t stride = (fold.dst.count + block - 1) / block * block;

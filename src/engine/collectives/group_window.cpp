@@ -69,7 +69,8 @@ WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena) {
                            node::WindowFront::bytes(line_bytes()));
     if (!own_) mine.call_bytes /= 4;
   }
-  // A rank without neighbours needs no memory, and its offer must not limit the others.
+  // A rank without neighbours needs no memory, and its offer must not limit the size that the other
+  // ranks use.
   if (neighbours_.empty()) mine.call_bytes = kUsualCallBytes;
   if (!neighbours_.empty() && !own_) mine.call_bytes = 0;
   if (own_) mine.place = own_.place();

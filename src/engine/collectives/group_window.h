@@ -1,7 +1,7 @@
-// Sets up the shared window of a group. Each rank allocates memory and announces its size to all
-// members. All members use the smallest offer, so that they choose the same schedules. The exchange
-// starts with the first collective, so groups without collectives allocate nothing. That collective
-// waits until every offer has arrived.
+// Sets up the shared window of a group. Each rank allocates memory and announces the size of that
+// memory to all members. All members use the smallest offer, so that they choose the same
+// schedules. The exchange starts with the first collective, so groups without collectives allocate
+// nothing. That collective waits until every offer has arrived.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@
 
 namespace mccl::engine {
 
-/// Usual capacity of a window, in bytes: how much a rank can have published at a time. It is so
-/// small that several pieces of a call fit into the L2 cache together.
+/// Usual capacity of a window: the bytes that a rank can have published at a time. It is so small
+/// that several pieces of a call fit into the L2 cache together.
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 
 /// A rank's offer: how many bytes a call may publish, and, for the rank's neighbours, the location
-/// of the window in its arena.
+/// of the window in the rank's arena.
 struct WindowOffer {
   std::uint64_t call_bytes = 0;
   node::RangePlace place;

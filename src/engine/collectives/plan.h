@@ -26,10 +26,11 @@ struct Plan {
   schedule::Schedule schedule;
   std::vector<PeerPlan> peers;
   std::vector<std::uint32_t> first_local;  ///< Local steps that wait for no other step.
-  std::vector<std::uint32_t> window;       ///< Steps through the node's window, in order.
+  std::vector<std::uint32_t> window;       ///< Steps that use the node's window, in order.
 };
 
-/// Caches the plans of recent problems. Used under the engine's progress lock.
+/// Caches the plans of recent problems (collective, sizes and root). Used under the engine's
+/// progress lock.
 class PlanCache {
  public:
   explicit PlanCache(schedule::Facts facts) : facts_(std::move(facts)) {}

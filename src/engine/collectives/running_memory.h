@@ -1,5 +1,5 @@
-// Tracks a call whose input arrives and whose output leaves while it runs: which steps may already
-// run, and which pieces of the output are final.
+// Tracks a call whose input arrives, and whose output is fetched, while it runs: which steps may
+// already run, and which pieces of the output are final.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class RunningMemory {
   bool allows(const schedule::Step& step) const {
     return !conveyor_ || reach(step) <= conveyor_->arrived();
   }
-  /// True if more input will arrive.
+  /// True if part of the input has not arrived yet.
   bool waits() const { return conveyor_ && conveyor_->arrived() < input_bytes_; }
   /// Called when the step has ended. Delivers output that is now final.
   void ended(const schedule::Step& step) {
@@ -45,8 +45,9 @@ class RunningMemory {
   std::size_t input_bytes_ = 0;
   std::size_t output_bytes_ = 0;
   std::size_t piece_ = 1;
-  std::vector<std::uint32_t> writers_;  // for each piece of the output: steps still to write it
-  std::size_t done_ = 0;                // number of final pieces at the beginning
+  // For each piece of the output: number of steps that have yet to write it.
+  std::vector<std::uint32_t> writers_;
+  std::size_t done_ = 0;  // number of final pieces at the start of the output
 };
 
 }  // namespace mccl::engine

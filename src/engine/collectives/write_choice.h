@@ -23,7 +23,7 @@
 
 namespace mccl::engine {
 
-/// Chooses between writing through the cache and past it, by the times of trial writes. Used
+/// Chooses between writing through the cache and past it, based on the times of trial writes. Used
 /// under the engine's progress lock.
 class WriteChoice {
  public:
@@ -36,7 +36,7 @@ class WriteChoice {
   /// the number of writes that one call may make, because the parts of the window differ in which
   /// neighbour read them last.
   static constexpr int kTrialWrites = 32;
-  static_assert(std::has_single_bit(unsigned{kTrialWrites}), "or the halves are not equal");
+  static_assert(std::has_single_bit(unsigned{kTrialWrites}), "the halves of a trial must be equal");
   /// Number of slowest writes that are ignored in each half of a trial, because something else may
   /// have delayed them.
   static constexpr std::size_t kOutliers = 3;
@@ -46,8 +46,8 @@ class WriteChoice {
   static constexpr int kSlowWrites = 4;
   static constexpr double kSlow = 2;
   static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
-  /// Minimum ratio of the write time through the cache to that past the cache for which data is
-  /// written past it. It is well above 1, because neighbours then read the data from memory, which
+  /// Data is written past the cache if a write through the cache takes more than kWorthwhile times
+  /// as long. The factor is well above 1, because neighbours then read the data from memory, which
   /// takes longer.
   static constexpr double kWorthwhile = 2.5;
 
@@ -80,7 +80,7 @@ class WriteChoice {
   int trials_left_ = 0;
   Clock::time_point next_trial_{};
   Clock::time_point least_next_trial_{};
-  double usual_ = 0;  // seconds per byte of the current way
+  double usual_ = 0;  // seconds per byte of the writes by `way_` in the last trial
   int slow_writes_ = 0;
   std::size_t fresh_left_;
   std::array<Samples, 2> samples_;  // writes of the trial in progress

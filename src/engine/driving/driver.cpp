@@ -58,7 +58,7 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
 
 void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
                    Clock::time_point deadline) {
-  driven_.disarm();  // this thread polls now, so neighbours need not wake it
+  driven_.disarm();  // this thread polls now, so neighbours need not wake the driver
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
     caller_drives_ = work != nullptr;

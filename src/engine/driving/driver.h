@@ -32,7 +32,7 @@ inline void pause_core() {
 /// The events and the time that end a sleep.
 struct Sleep {
   std::vector<pollfd> watched;
-  std::size_t beside_end = 0;  ///< The first `beside_end` of `watched` carry no data of calls.
+  std::size_t beside_end = 0;  ///< The first `beside_end` descriptors carry no data of calls.
   Clock::time_point until = Clock::time_point::max();
 
   /// Watches a link for `events`. If a write has failed because the system had no memory, poll(2)
@@ -60,7 +60,7 @@ class Driven {
   /// link now needs an earlier deadline or other poll events.
   virtual bool sleeps_too_long() const = 0;
   virtual bool callbacks_wait() const = 0;
-  /// Releases the lock while callbacks run. Returns false if another thread has taken the lock
+  /// Runs callbacks, with the lock released. Returns false if another thread has taken the lock
   /// meanwhile and now drives.
   virtual bool run_callbacks(std::unique_lock<std::mutex>& lock) = 0;
 
@@ -86,13 +86,13 @@ class Driver {
   /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
   /// sleeps instead.
   void help(detail::WorkState& work, Clock::time_point deadline);
-  /// Drives until `work` is done, or, if `work` is null, until no call makes progress. May return
-  /// without the lock.
+  /// Drives until `work` is done, or, if `work` is null, until no call makes progress. Returns
+  /// without the lock if another thread took it while callbacks ran.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
   /// Called by the progress thread. Drives until no call makes progress, then fills `sleep` for a
-  /// sleep without the lock. `sleep` is separate from the driver's own, since other threads may
-  /// drive meanwhile. Returns false if the driver has been stopped.
+  /// sleep without the lock. `sleep` is separate from `sleep_`, which threads that drive meanwhile
+  /// may use. Returns false if the driver has been stopped.
   bool drive_until_idle(Sleep& sleep);
 
   /// Wakes a sleeping driver, which then makes another pass. Called from any thread.
@@ -107,14 +107,14 @@ class Driver {
   std::chrono::microseconds spin() const { return spin_; }
   /// True if the driving thread is a caller that waits for its call. Called with the lock held.
   bool caller_drives() const { return caller_drives_; }
-  /// Makes waiting threads yield their core. Called before anything is driven if some ranks of this
-  /// machine share a core.
+  /// Makes waiting threads yield their core. Called before the first call is driven, if some ranks
+  /// of this machine share a core.
   void share_cores() { crowded_ = true; }
   bool shares_cores() const { return crowded_; }
 
   /// make_way() makes the driving thread release the progress lock, and acquires the lock for the
-  /// calling thread; go_on() releases the lock. Used around fork(), and where the driving thread
-  /// may sleep with the lock held.
+  /// calling thread. go_on() releases the lock, so that a driver can continue. Used around fork(),
+  /// and where the driving thread may sleep with the lock held.
   void make_way();
   void go_on();
   /// Does the same as make_way(), but gives up at the deadline. Returns false if the driving thread

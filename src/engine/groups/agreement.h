@@ -1,4 +1,4 @@
-// One rank's part in an agreement of a group's members on which members are left. The agreement
+// One rank's part in an agreement of a group's members on which members survive. The agreement
 // needs no coordinator, and members may die at any time. Agreement is a state machine without I/O.
 //
 // Each member announces the state of all members as it knows it (its vote). It adds the states in
@@ -29,8 +29,8 @@ namespace mccl::engine {
 /// The state of a member, as far as it is known. A state changes only to a later enumerator.
 enum class Standing : std::uint8_t {
   present,
-  silent,  ///< Some member cannot reach it, but it may be alive.
-  ended,   ///< Its process has ended, or it has destroyed the group.
+  silent,  ///< Another member cannot reach this member, which may still be alive.
+  ended,   ///< The member's process has ended, or the member has destroyed the group.
 };
 inline constexpr int kStandingCount = 3;
 
@@ -42,9 +42,9 @@ struct Vote {
   Standings standings;
 };
 
-/// True if the members that are present may go on without the others. Members that have ended do
-/// not count. More than half of the remaining members must be present, or half including the lowest
-/// rank. This rule keeps the silent members from going on as a second group.
+/// True if the members that are present may go on without the others. More than half of the members
+/// that have not ended must be present, or half of them including the lowest rank among them. This
+/// rule keeps the silent members from going on as a second group.
 bool may_go_on(const Standings& standings);
 
 /// Used under the engine's progress lock.

@@ -11,8 +11,8 @@ namespace {
 
 /// Time after a link breaks for which this rank waits for the peer to announce the reason.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
-/// How long a carrier without progress is polled before the thread sleeps between polls. The first
-/// value applies if a caller drives and waits for its call, the second otherwise.
+/// How long a carrier without progress is polled before the thread sleeps between polls.
+/// kBeforeNapsOfCallers applies if a caller drives and waits for its call, kBeforeNaps otherwise.
 constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};
 constexpr std::chrono::milliseconds kBeforeNaps{1};
 /// The longest sleep between two polls of a carrier.
@@ -47,7 +47,7 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
     }
   } catch (const std::exception& error) {
     fail(failure_in(operation->call, error));
-    finish(operation, std::current_exception());  // no-op if fail() has already ended it
+    finish(operation, std::current_exception());  // no-op if fail() has already ended the call
   }
 }
 
@@ -81,8 +81,8 @@ void GroupState::suspect(const std::exception& error) {
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // The error of the carrier's library seldom names the cause. A member that made another call
-  // announces this when it is probed.
+  // The error of the carrier's library seldom names the cause. A member that made a different call
+  // announces the mismatch when it is probed.
   if (carrier_) probe(suspected_at_);
 }
 

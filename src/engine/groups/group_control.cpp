@@ -11,13 +11,14 @@
 namespace mccl::engine {
 namespace {
 
-/// Returns the announced failure, attributed to the rank that detected it. This need not be the
-/// sender: if ranks are joined by cables, members forward announcements.
+/// Returns the announced failure, attributed to the rank that detected it. That rank need not be
+/// the sender: if ranks are joined by cables, members forward announcements.
 Failure announced(const ControlMessage& message, GroupRank end_rank) {
   Failure failure = message.failure;
   if (failure.seen_by.valid() && !(failure.seen_by < end_rank)) {
-    throw CorruptionError(fmt::format("it reports a failure seen by rank {}, in a group of {}",
-                                      failure.seen_by, end_rank));
+    throw CorruptionError(
+        fmt::format("it reports a failure detected by rank {}, but the group has {} ranks",
+                    failure.seen_by, end_rank));
   }
   if (!is_collective(message.call) || message.call.sequence != 0) failure.call = message.call;
   return failure;
@@ -33,7 +34,7 @@ Standings decode(const transport::Blob& bytes) {
   std::vector<Standing> standings;
   for (const std::byte each : bytes) {
     if (std::to_integer<int>(each) >= kStandingCount)
-      throw CorruptionError("its vote on the members that are left is malformed");
+      throw CorruptionError("its vote on the surviving members is malformed");
     standings.push_back(static_cast<Standing>(each));
   }
   return Standings(std::move(standings));
@@ -123,16 +124,17 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   around_.peers.send(peer, answer);
 }
 
-/// Digest of the calls up to the one with this sequence number, as sent to other members.
+/// Returns the digest of all calls up to and including the one with this sequence number, as sent
+/// to other members.
 transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
   const std::uint64_t digest = history_.digest_at(sequence);
   const auto bytes = std::as_bytes(std::span(&digest, 1));
   return {bytes.begin(), bytes.end()};
 }
 
-/// Sends the call and the digest of all earlier ones to the next member, which compares them with
-/// its own. A carrier does not compare calls, and may move data between calls that differ. Called
-/// at every heartbeat and every CallHistory::kMark calls.
+/// Sends the call, and the digest of all calls up to it, to the next member, which compares both
+/// with its own calls. A carrier does not compare calls, and may move data between calls that
+/// differ. Called at every heartbeat and every CallHistory::kMark calls.
 void GroupState::compare_with_next(const Call& call) {
   compared_ = call.sequence;
   const GroupRank next((membership_.rank.number() + 1) % membership_.size());

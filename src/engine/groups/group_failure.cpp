@@ -93,8 +93,8 @@ void GroupState::announce_end(std::string_view reason) noexcept {
   });
 }
 
-/// If the member has destroyed the group in good order, ends only the messages that need it, and
-/// returns true. Messages that it has sent may still be received.
+/// If the member has announced that it destroyed the group, ends only the messages that need this
+/// member, and returns true. Messages that the member has sent may still be received.
 bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   if (!endings_[gone.member()]) return false;
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());
@@ -119,7 +119,8 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   }
   DepartingLinks links = channels_.take_links();
   const bool whole = !failed() && idle();
-  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;  // not a failure to report
+  // The end of a group is not a failure, so on_failure() must not be called for it.
+  if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;
   failure_announced_ = true;  // the end has been announced instead
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);

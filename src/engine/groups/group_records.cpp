@@ -35,7 +35,8 @@ void GroupNames::give_up(const std::string& name) {
   const auto living = living_.find(name);
   if (living == living_.end()) return;
   const auto times = times_.find(living->second);
-  // Two identities with the same hash share an entry, so it may be in given_up_ already.
+  // Two groups whose identities have the same hash share an entry, so the entry may be in given_up_
+  // already.
   if (times != times_.end() && times->second.given_up == given_up_.end()) {
     try {
       times->second.given_up = given_up_.insert(given_up_.end(), living->second);

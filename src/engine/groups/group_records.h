@@ -63,7 +63,8 @@ class UnmadeGroups {
  public:
   /// Maximum bytes of messages kept per peer: enough for messages about a hundred thousand groups.
   static constexpr std::size_t kMostBytesOfPeer = std::size_t{32} << 20;
-  /// Maximum number of closed groups to remember. Beyond it, the oldest are forgotten.
+  /// Maximum number of closed groups to remember. If more groups are closed, the oldest are
+  /// forgotten.
   static constexpr std::size_t kMostClosed = std::size_t{1} << 17;
 
   using Said = std::vector<std::pair<WorldRank, ControlMessage>>;

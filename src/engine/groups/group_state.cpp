@@ -80,7 +80,7 @@ bool GroupState::failure_is_watched() const {
   return on_failure_ != nullptr;
 }
 
-/// Reports the group's memory to staging, after it may have changed.
+/// Reports the size of the group's memory to Staging. Called after the size may have changed.
 void GroupState::weigh() {
   const auto weight =
       static_cast<std::int64_t>(executor_.scratch_bytes() + channels_.buffer_bytes());

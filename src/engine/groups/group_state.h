@@ -73,8 +73,8 @@ inline constexpr std::chrono::milliseconds kDeathGrace{10};
 /// otherwise.
 class GroupState {
  public:
-  /// `facts` contains the nodes of the members. `compression` applies to sums whose call does not
-  /// set its own.
+  /// `facts` contains the nodes of the members. `compression` applies to sums whose call sets no
+  /// compression.
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
              const Compression& compression, Surroundings& surroundings);
 
@@ -113,7 +113,8 @@ class GroupState {
 
   bool listed = false;  ///< True if Groups lists this group among the groups with calls.
 
-  // group_calls.cpp: calls, and how they make progress.
+  // Defined in group_calls.cpp: calls, and how they make progress.
+
   /// Starts the call, or queues it behind earlier ones. Ends it immediately if the group has
   /// failed.
   void start(const std::shared_ptr<Operation>& operation);
@@ -147,7 +148,8 @@ class GroupState {
   /// made matching carriers. Returns the links, which are no longer needed.
   DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
-  // group_failure.cpp: how the group ends.
+  // Defined in group_failure.cpp: how the group ends.
+
   /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
   /// Does what fail() does, for a group that has already been marked failed.
@@ -162,21 +164,24 @@ class GroupState {
   /// keeps no resources of the engine alive.
   DepartingLinks end(std::string_view reason, std::string_view announced) noexcept;
 
-  // group_control.cpp: control messages between the members.
+  // Defined in group_control.cpp: control messages between the members.
+
   /// Handles a control message about the group. Throws CorruptionError for a message that no
   /// correct member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
   const Channels& channels() const { return channels_; }
 
-  // group_control.cpp: the agreement on which members are left
-  /// Enters the current agreement on which members are left, or else the next one. The returned
-  /// object completes once the members have agreed.
+  // Defined in group_control.cpp: the agreement on which members survive.
+
+  /// Joins the agreement on the surviving members that is in progress, or starts the next one. The
+  /// returned object completes once the members have agreed.
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
   const schedule::Facts& facts() const { return plans_.facts(); }
 
-  // group_time.cpp
+  // Defined in group_time.cpp:
+
   /// Ends calls whose deadline has passed. Probes the other members when no call makes progress.
   void watch_time(Clock::time_point now);
   /// Releases memory kept for later calls if the group has made no call for some seconds. With a
@@ -184,12 +189,12 @@ class GroupState {
   /// heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if its data does not reach a member from which `heart` still receives
-  /// messages. Called at every beat.
+  /// messages. Called at every heartbeat.
   void watch_delivery(Clock::time_point now, const Heartbeats& heart);
   /// Logs a warning when the first collective or the oldest message has made no progress for
   /// MCCL_WARN_AFTER, and again whenever that time has doubled.
   void warn_of_waits(Clock::time_point now, const Heartbeats& heart);
-  /// Records a member that the first collective waits for, if it makes no progress.
+  /// Records a member that the first collective waits for, if that collective makes no progress.
   void note_waits(Clock::time_point now);
 
   /// The group's calls, as `mccl status` shows them.
@@ -228,7 +233,7 @@ class GroupState {
   void announce_end(std::string_view reason) noexcept;
   Call call_under_way() const;
 
-  // group_collectives.cpp
+  // Defined in group_collectives.cpp:
   bool advance_collectives(Clock::time_point now);
   void begin_first();
   void begin_carried(Task& task);
@@ -302,36 +307,39 @@ class GroupState {
   /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
-  std::uint8_t algorithm_ = 0;        ///< Index in the recorder of the algorithm recorded last.
+  std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
   bool in_messages_ = false;  // true if advance_calls() last worked on messages
   bool failure_announced_ = false;
-  bool failure_recorded_ = false;  ///< True once on_failure() was called, and after a regular end.
-  bool failure_heard_ = false;     ///< True if another member announced the failure.
+  /// True once on_failure() was called, or the group was destroyed without a failure.
+  bool failure_recorded_ = false;
+  bool failure_heard_ = false;  ///< True if another member announced the failure.
   /// Set when a link to a peer has broken or the carrier has failed. The peer may have died, or it
   /// may have closed the link because of a failure that it is about to announce. This rank waits a
-  /// moment for that announcement, which names the cause, and reports this failure if none arrives.
+  /// moment for that announcement, which names the cause, and reports this failure if no
+  /// announcement arrives.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
   GroupRank dead_;
-  Clock::time_point lost_at_;  ///< When this rank learned of the death.
+  Clock::time_point lost_at_;  ///< Time at which this rank learned of that death.
   /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
   /// The announcement of a member that it has destroyed the group.
   struct Ending {
-    std::uint64_t last;  ///< The number of its last collective.
+    std::uint64_t last;  ///< Number of the last collective that the member started.
     std::string reason;
     Clock::time_point heard;
   };
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Agreement agreement_;
   std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank takes part in no agreement.
-  /// When a collective last made progress, or the first one started.
+  /// Time at which a collective last made progress, or at which one was queued while no other was
+  /// pending.
   Clock::time_point collectives_moved_;
-  std::int64_t weight_ = 0;            // bytes reported to staging
+  std::int64_t weight_ = 0;            // bytes reported to Staging
   std::uint64_t calls_when_idle_ = 0;  // number of the last call at the previous idle check
   std::uint64_t compared_ = 0;  // number of the last call sent to the next member for comparison
   Clock::time_point idle_since_;

@@ -50,7 +50,8 @@ bool GroupState::end_late_messages(Clock::time_point now) {
         FailureKind::timeout,
         fmt::format("it timed out after {:.3g} s, ", seconds_between(late->submitted, now)),
         late->call, membership_.rank};
-    failure.reason += carrier_ ? "and no such message was exchanged" : messages_.why_late(*late);
+    failure.reason +=
+        carrier_ ? "and no matching message was transferred" : messages_.why_late(*late);
     std::shared_ptr<Operation> taken_back =
         carrier_ ? carrier_->cancel(*late) : messages_.cancel(*late);
     if (!taken_back && now < late->deadline) continue;
@@ -104,7 +105,7 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
   return true;
 }
 
-/// Returns the reason of a failure because of the member `dead_`.
+/// Returns the reason for a failure that was caused by the death of the member `dead_`.
 std::string GroupState::why_dead() {
   return fmt::format("rank {} is gone: {}", dead_,
                      channels_.at(transport::Purpose::collective, dead_).lost);
@@ -156,8 +157,8 @@ bool GroupState::fail_without_carrier() {
   return true;
 }
 
-/// Asks the other members which call they are in. A member that has destroyed the group answers
-/// that it has done so.
+/// Asks each other member for its last call. A member that has destroyed the group answers that the
+/// group is closed.
 void GroupState::probe(Clock::time_point now) {
   next_probe_ = now + kProbeAfter;
   ControlMessage probe = about_group(ControlKind::probe);
@@ -197,8 +198,8 @@ bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
   return true;
 }
 
-/// A carrier reports no progress of a collective until the collective ends. So a warning about it
-/// is logged only if some member has not begun it.
+/// A carrier reports no progress of a collective until the collective ends. So a warning about such
+/// a collective is logged only if some member has not begun the collective.
 void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (failed() || warn_after_ == Clock::duration::zero()) return;
   const auto warn = [&](const Operation& call, const Wait& wait, const std::string& why) {
@@ -240,7 +241,7 @@ void GroupState::note_missing(Operation& call) noexcept {
     const std::vector<GroupRank> members = missing();
     call.flight.waits_for = members.empty() ? -1 : members.front().number();
   } catch (const std::bad_alloc&) {
-    // There is no memory for the list of members, so the record shows none.
+    // There is no memory for the list of members, so the call's record names no member.
   }
 }
 
@@ -272,9 +273,9 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
 }
 
 /// Returns the members that have not made the current call according to the last probe, and those
-/// of `members` that have not answered it. Returns `members` if the probe found no late member. In
-/// a chain, for example, `members` is only the neighbour of this rank, which may itself wait for a
-/// late rank.
+/// of `members` that have not answered that probe. Returns `members` if the probe found no late
+/// member. In a chain, for example, `members` is only the neighbour of this rank, which may itself
+/// wait for a late rank.
 std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
   if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
   std::vector<GroupRank> late;

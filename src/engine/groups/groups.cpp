@@ -164,9 +164,8 @@ void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reas
   if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
   const GroupRank gone = membership.rank_of(peer);
-  Failure failure{
-      FailureKind::peer,
-      fmt::format("rank {} is gone: lost the connection to rank {}: {}", gone, gone, reason)};
+  Failure failure{FailureKind::peer,
+                  fmt::format("rank {} is gone: the link to it broke: {}", gone, reason)};
   failure.seen_by = membership.rank;
   group->fail(failure);
 }

@@ -31,7 +31,7 @@ class Groups {
   /// Ends all groups for good because this rank leaves the job. Allocates no memory.
   void end_all() noexcept;
 
-  /// Null if there is no such group.
+  /// Returns the group with this id; null if this rank has no such group.
   GroupState* find(std::uint64_t id) const;
   /// True if this rank made the group and has closed it.
   bool is_closed(std::uint64_t id) const { return unmade_.is_closed(id); }

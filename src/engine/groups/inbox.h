@@ -47,11 +47,11 @@ class Inbox {
       content.created.push_back(group);
     });
   }
-  /// Called at most once for each group.
+  /// Submits a group that has been marked failed. Called at most once for each group.
   void abort(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.aborted.push_back(group); });
   }
-  /// Called at most once for each group.
+  /// Submits a group that is to be destroyed. Called at most once for each group.
   void close(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.closed.push_back(group); });
   }
@@ -85,7 +85,7 @@ class Inbox {
   }
 
   std::mutex mutex_;
-  // The following three are guarded by mutex_.
+  // The following three members are guarded by mutex_.
   Content content_;  // Submitted and not taken. Its lists have capacity for `groups_` groups.
   // Empty lists with capacity for `groups_` groups. take() uses them if `taken` has less capacity.
   Content spare_;

@@ -51,19 +51,19 @@ class Channels {
   int size() const { return group_.size(); }
 
   /// Returns the channel, after requesting its links if necessary. Throws PeerError if the member
-  /// is lost and was never connected.
+  /// is lost and the channel is not connected.
   Channel& open(transport::Purpose purpose, GroupRank member);
   /// Returns the channel without requesting links.
   Channel& at(transport::Purpose purpose, GroupRank member);
 
-  /// Attaches a link to the rail with index `rail`, one of `rails`. Drops the link if the rail has
-  /// one already, or if the group has closed its links.
+  /// Attaches a link to the rail with index `rail` of the channel, which has `rails` rails. Drops
+  /// the link if that rail already has one, or after close().
   void attach(transport::Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
               std::unique_ptr<transport::Link> link);
   /// Records that the member is lost: no more links to it will be made.
   void lose(GroupRank member, const std::string& reason,
             transport::Loss loss = transport::Loss::reported);
-  /// Closes all links and accepts no more, because the group has failed.
+  /// Closes all links, because the group has failed. Links attached later are dropped.
   void close();
   bool closed() const { return closed_; }
   /// Closes the channels and returns their links. Needs no memory.

@@ -21,7 +21,7 @@ enum class FrameKind : std::uint8_t {
   request,     ///< announces a message that needs a grant: same fields as eager, without payload
   grant,       ///< asks for an announced message: sequence = the sender's message number
   data,        ///< piece of a granted message: same fields as eager, and message = piece number
-  credit,      ///< returns the credit of received eager messages: count = their cost
+  credit,      ///< returns credit for received eager messages: count = bytes of credit
 };
 inline constexpr int kFrameKindCount = 6;
 
@@ -41,8 +41,9 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 
 FrameBytes encode(const Frame& frame);
 
-/// `crc`: true if payloads must have a checksum, false if they must not. Throws CorruptionError if
-/// the bytes cannot be a frame, contradict `crc`, or announce more than `payload_limit` bytes.
+/// `crc`: true if payloads must have a checksum, false if they must have none. Throws
+/// CorruptionError if the bytes cannot be a frame, contradict `crc`, or announce more than
+/// `payload_limit` bytes.
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc);
 
 }  // namespace mccl::engine

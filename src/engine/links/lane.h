@@ -32,7 +32,7 @@ class Lane {
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   std::uint64_t bytes_received() const { return bytes_received_; }
   /// Returns the time for which sent data has not reached the peer although other messages from the
-  /// peer still arrive. Called at every beat; `heard` is true if a message from the peer has
+  /// peer still arrive. Called at every heartbeat; `heard` is true if a message from the peer has
   /// arrived recently.
   Clock::duration lost_on_the_way(Clock::time_point now, bool heard);
 
@@ -46,7 +46,7 @@ class Lane {
   bool push(Traffic& traffic);
   std::uint64_t token() const { return token_; }
 
-  /// Header of the incoming message; null until it has arrived in full.
+  /// Header of the incoming message; null until the whole header has arrived.
   const Frame* incoming(Traffic& traffic);
   /// Returns the same as incoming(), without reading from the link.
   const Frame* header() const { return incoming_ ? &*incoming_ : nullptr; }

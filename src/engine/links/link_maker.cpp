@@ -247,7 +247,7 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, P
 }
 
 void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
-  if (peer < rank_) return;  // an answer that arrives too late
+  if (peer < rank_) return;  // answers a link that this rank has given up
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
@@ -298,8 +298,8 @@ void LinkMaker::progress(const std::function<bool(std::uint64_t group)>& closed)
 }
 
 /// Declines the awaited links of this transport, because this rank cannot accept connections and
-/// the peers would wait in vain. This includes peers that try another transport first: this rank
-/// cannot know when they move on to this one.
+/// the peers would wait in vain. This includes links that a peer tries with another transport
+/// first, because this rank cannot know when the peer moves on to this transport.
 void LinkMaker::decline_awaited(Place place, const std::string& reason) {
   std::erase_if(awaited_, [&](const auto& each) {
     const auto& [peer, key] = each;
@@ -340,8 +340,8 @@ LinkMaker::Place LinkMaker::find_transport(WorldRank peer, const std::string& na
   for (Place place = 0; place < transports_.size(); ++place) {
     if (transports_[place]->name() == name && transports_[place]->reaches(peer)) return place;
   }
-  throw CorruptionError(
-      fmt::format("rank {} names the transport '{}', which does not reach it", peer, name));
+  throw CorruptionError(fmt::format(
+      "rank {} sent a message for the transport '{}', which does not reach that rank", peer, name));
 }
 
 void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) const {

@@ -43,12 +43,13 @@ class LinkMaker {
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log, Made made = {});
 
-  /// Describes, for messages, the transport that reaches a peer.
+  /// Describes the preferred transport to a peer, for use in log messages.
   std::string describe(WorldRank peer) const;
   /// Name of the preferred transport to a peer; empty if no transport reaches it.
   std::string transport_to(WorldRank peer) const;
 
-  /// These forward to the preferred transport that reaches the peer; see Transport.
+  /// equal_ways() and take_way() call the functions of the same name of the preferred transport to
+  /// the peer.
   std::vector<std::string> equal_ways(WorldRank peer) const;
   void take_way(WorldRank peer, std::size_t way);
 
@@ -94,7 +95,8 @@ class LinkMaker {
   void decline(WorldRank peer, const transport::LinkKey& key, std::string_view transport,
                const std::string& reason);
   void opened(WorldRank peer, Channels& channels, const transport::LinkKey& key);
-  /// Tries the transports at index `from` and above. `reason`: why the transports below it failed.
+  /// Tries the transports at index `from` and above. `reason`: why the transports before `from`
+  /// failed.
   void make(WorldRank peer, Channels& channels, const transport::LinkKey& key, Place from,
             std::string reason);
   /// Returns the peer's reason from `declined_ahead_`; null if the peer has not declined this
@@ -127,8 +129,8 @@ class LinkMaker {
   const Log& log_;
   const Made on_made_;
   /// The transport that is being tried for each link that is not established yet. Contains all
-  /// links that this rank makes, and those made by a peer for which this rank's transport has begun
-  /// its part.
+  /// links that this rank makes. Also contains a link that a peer makes, once this rank's transport
+  /// has begun its part.
   std::map<std::pair<WorldRank, transport::LinkKey>, Place> making_;
   /// Links that this rank has requested, which the peers must make and which are not established
   /// yet.

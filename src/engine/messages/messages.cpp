@@ -11,7 +11,7 @@
 namespace mccl::engine {
 namespace {
 
-/// Reason of the errors of calls that need a member whose links have been given up. It is so short
+/// Reason in the error of a call that needs a member whose links have been given up. It is so short
 /// that assigning it allocates nothing.
 constexpr const char* kGivenUp = "it has left";
 
@@ -190,9 +190,9 @@ void Messages::deliver(const Unexpected& message, Operation& receive) {
 
 void Messages::deliver(GroupRank source, std::span<const std::byte> payload, Task& receive) {
   if (payload.size() != receive.out.bytes()) {
-    throw CorruptionError(fmt::format("{} got {} bytes from rank {}: {} were announced",
-                                      describe(receive.call), payload.size(), source,
-                                      receive.out.bytes()));
+    throw CorruptionError(
+        fmt::format("{} received {} bytes from rank {}, but {} bytes were announced",
+                    describe(receive.call), payload.size(), source, receive.out.bytes()));
   }
   if (!payload.empty()) std::memcpy(receive.out.data, payload.data(), payload.size());
   receive.traffic.bytes_received += payload.size();
@@ -230,7 +230,7 @@ std::string Messages::why_late(const Operation& late) const {
         "be in flight, counting {} bytes more for each message",
         kEagerCredit, kEagerOverhead);
   }
-  return "and its receiver has not taken it";
+  return "and its receiver has not read all of it";
 }
 
 std::shared_ptr<Operation> Messages::cancel(Operation& operation) {

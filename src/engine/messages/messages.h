@@ -12,13 +12,14 @@
 //
 // A rank whose frames wait for space in a link also reads from every peer. Otherwise two ranks that
 // both send before they receive would wait forever for space in each other's links. A rank without
-// pending messages does not read on its own. A peer whose messages wait for space in a link asks it
-// to read (ask_for_room). The rank then takes these messages in: it reads them before a receive is
-// posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead for each message, before
-// any receive is posted.
+// pending messages does not read on its own. A peer whose messages wait for space in a link asks
+// that rank to read (ask_for_room). The asked rank then takes these messages in, that is, reads
+// them before a receive is posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead
+// for each message, before any receive is posted.
 //
 // Every message is in pending_ from its call to its end; all other structures only refer to it.
-// Finding the partner of a message, a grant or a piece takes little time, however many are pending.
+// These structures keep the time to find the operation for an arriving frame short, however many
+// operations are pending.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +57,7 @@ inline constexpr std::size_t kEagerCredit = 4 << 20;
 inline constexpr std::size_t kEagerOverhead = 256;
 /// Bytes that one pass may move to a peer, or from a lane, before the engine does other work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
-/// Bytes that each frame counts in addition to its payload, for the limit kPassBytes.
+/// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
 /// Time for which a link may be full before the peer is asked to take in messages.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
@@ -82,13 +83,15 @@ class Messages {
   /// `payload_limit` is the maximum payload of a frame, in bytes.
   Messages(Channels& channels, std::size_t payload_limit);
 
-  // messages_at_once.cpp: one small message on the caller's thread, without an Operation.
+  // Defined in messages_at_once.cpp: one small message on the caller's thread, without an
+  // Operation.
+
   /// Sends a small message if no other frame to the peer is pending, the credit suffices, and the
-  /// link is connected. `not_yet`: the link has not accepted all of it. Call go_on_with() next; the
-  /// driver then sends the rest.
+  /// link is connected. `not_yet`: the link has not accepted the whole message. Call go_on_with()
+  /// next; the driver then sends the rest.
   AtOnce send_at_once(Task& task);
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
-  /// True if the task may receive the next message from its peer without being posted.
+  /// True if the task may receive the next message from its peer without post_receive().
   bool may_receive_at_once(const Task& task);
   /// Receives the message for which may_receive_at_once() returned true. `not_yet`: the message has
   /// not arrived in full; call this again, with no other call in between. `no`: another message
@@ -110,8 +113,9 @@ class Messages {
   bool advance();
   /// True if frames wait for space in a link.
   bool blocked() const { return blocked_; }
-  /// Calls `ask` for each peer whose link has been too full for pending messages for the time
-  /// kAskAfter. Passes the number of the last message to the peer. Asks once for each number.
+  /// Calls `ask(peer, number)` for each peer whose link has had no space for pending messages for
+  /// the time kAskAfter. `number` is that of the last message to the peer. Called once for each
+  /// number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
   /// Removes and returns the operations finished since the last call, including those of a pass
@@ -120,8 +124,8 @@ class Messages {
 
   void watch(Sleep& sleep);
 
-  /// An operation whose deadline has passed; null if there is none. Returns immediately if no
-  /// deadline can have passed.
+  /// Returns an operation whose deadline has passed, or null. Searches only if a deadline may have
+  /// passed.
   Operation* find_late(Clock::time_point now);
   /// Returns a clause for the error of a late operation, which says what the operation waits for.
   std::string why_late(const Operation& late) const;
@@ -155,7 +159,7 @@ class Messages {
     std::uint64_t order = 0;  ///< Number among all unexpected messages, in order of arrival.
   };
   using Match = std::pair<std::int32_t, std::uint32_t>;  ///< The source (-1: any) and the tag.
-  /// Items by source and tag; each list is in order, oldest first.
+  /// Items by source and tag; each list has the oldest item first.
   template <typename Item>
   using Matches = std::map<Match, std::list<Item>>;
   struct ArrivingPiece {
@@ -172,29 +176,30 @@ class Messages {
   struct Peer {
     std::vector<LaneState> lanes;
     std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
-    std::list<Operation*> granted;       ///< Sends with pieces to start; the first is next.
-    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends by number.
+    std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Ungranted sends by number.
     std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
-    std::size_t writing = 0;           ///< Lanes with a frame being sent.
+    std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
     std::uint64_t next_number = 1;     ///< Number of this rank's next message.
     std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
     std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
-    std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from it.
+    std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from the peer.
     std::size_t credit_owed = 0;       ///< Part of credit_lent to return to the peer.
-    std::uint64_t taken = 0;   ///< Messages read from the peer: requests, and eager ones in full.
-    std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this.
+    std::uint64_t taken = 0;           ///< Number of requests and whole eager messages read.
+    std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this number.
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
-    Clock::time_point blocked_since = Clock::time_point::max();  ///< max() if not blocked.
+    /// Time since which frames to the peer wait for space in a link; max() if none waits.
+    Clock::time_point blocked_since = Clock::time_point::max();
 
     bool has_to_write() const { return !announcements.empty() || !granted.empty() || writing > 0; }
     /// Drops all frames and operations of the peer. Allocates no memory.
     void clear() noexcept;
   };
 
-  // messages_write.cpp
+  // Defined in messages_write.cpp:
   bool write_to(GroupRank rank, Peer& peer);
   bool write_lanes(Peer& peer, const Channel& channel);
   bool push(Peer& peer, LaneState& state, Lane& lane);
@@ -203,7 +208,7 @@ class Messages {
   void has_gone(const Outgoing& sent);
   void give_up_writing(GroupRank rank, Peer& peer, const std::string& reason);
 
-  // messages_read.cpp
+  // Defined in messages_read.cpp:
   bool needs(const Peer& peer) const;
   bool wants_to_read(const Peer& peer) const;
   void note_ahead(Peer& peer) noexcept;
@@ -231,7 +236,7 @@ class Messages {
   bool unpost(Operation& receive);
   void grant(GroupRank source, const Frame& request, Operation& receive);
   void deliver(const Unexpected& message, Operation& receive);
-  /// Copies the payload of an eager message to its receive.
+  /// Copies the payload of an eager message to the memory of its receive.
   void deliver(GroupRank source, std::span<const std::byte> payload, Task& receive);
   void return_credit(GroupRank source, std::size_t cost);
   void finish(Operation& operation) noexcept;
@@ -246,13 +251,13 @@ class Messages {
   ByRank<GroupRank, Peer> peers_;
   Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
   Matches<Unexpected> unexpected_;  ///< Keyed by the sender's rank and the tag.
-  std::size_t posted_for_any_ = 0;  ///< Receives that match any source.
-  std::size_t reading_ahead_ = 0;   ///< Peers whose `reads_ahead` is set.
+  std::size_t posted_for_any_ = 0;  ///< Number of posted receives that match any source.
+  std::size_t reading_ahead_ = 0;   ///< Number of peers whose `reads_ahead` is set.
   bool blocked_ = false;            ///< True if frames wait for space in a link.
   std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
-  OperationList pending_;           ///< Operations posted and not finished.
-  OperationList finished_;          ///< Operations finished and not taken.
+  OperationList pending_;           ///< Operations that are posted and not finished.
+  OperationList finished_;          ///< Finished operations not yet returned by take_finished().
   /// Lower bound of the deadlines of the pending operations.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };

@@ -137,15 +137,16 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
   }
   if ((is_announcement || has_payload) &&
       (frame.call.collective != Collective::send || frame.call.root != -1)) {
-    refuse(rank, fmt::format("sent a message labelled as {}", describe(frame.call)));
+    refuse(rank, fmt::format("sent a message whose header describes {}", describe(frame.call)));
   }
   if (frame.kind != FrameKind::eager) return;
   const std::size_t element_bytes = size_of(frame.call.dtype);
   if (frame.payload_bytes > eager_bytes_ || frame.payload_bytes % element_bytes != 0 ||
       frame.payload_bytes / element_bytes != frame.call.count) {
-    refuse(rank, fmt::format("sent {} bytes as a message of {} {}; at most {} bytes need no grant",
-                             frame.payload_bytes, frame.call.count, name_of(frame.call.dtype),
-                             eager_bytes_));
+    refuse(rank,
+           fmt::format(
+               "sent {} bytes as a message of {} {}; without a grant, at most {} bytes are allowed",
+               frame.payload_bytes, frame.call.count, name_of(frame.call.dtype), eager_bytes_));
   }
 }
 

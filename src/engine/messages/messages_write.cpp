@@ -1,4 +1,4 @@
-// The part of Messages that writes: which frame is next, and on which lane.
+// The part of Messages that writes. It decides which frame is sent next, and on which lane.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -45,7 +45,7 @@ bool is_padded(const ControlLayout& layout) {
   return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
 }
 
-/// True if all numbers are in their ranges. Does not check the bytes that follow.
+/// True if all numbers are in their ranges. Does not check the bytes after the header.
 bool is_possible(const ControlLayout& layout) {
   return layout.kind < kControlKindCount &&
          layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&

@@ -29,21 +29,23 @@ enum class ControlKind : std::uint8_t {
   closed,  ///< answer to a message about a group that this rank has destroyed: key.group
   window,  ///< this rank's offer for the group's window: key.group, blob
   abort,   ///< the group failed: key.group, failure, call (in which the failure was detected)
-  probe,   ///< asks the peer for its last call, because this rank's call makes no progress or is
-           ///< being compared: key.group, call
-  status,  ///< answer to a probe: the last call started here (sequence 0 if none)
+  /// asks the peer for its last call, because this rank's call makes no progress, or compares this
+  /// rank's call with the peer's: key.group, call, and, in a group with a carrier, a digest of this
+  /// rank's calls (blob)
+  probe,
+  status,  ///< answer to a probe: key.group, this rank's last collective (call; sequence 0: none)
   /// this process gives up the peer, or, if failure.reason is empty, leaves the job: failure.reason
   goodbye,
-  heartbeat,  ///< this process runs
+  heartbeat,  ///< this process is running
   arrived,    ///< to rank 0: this rank no longer needs rank 0's store
-  /// this rank has destroyed the group: key.group, the last collective started here
-  /// (call.sequence), and why (failure.reason). If key.purpose is point_to_point, messages may be
-  /// in flight.
+  /// this rank has destroyed the group: key.group, the number of its last collective in the group
+  /// (call.sequence), and the reason (failure.reason). If key.purpose is point_to_point, messages
+  /// may be in flight.
   ending,
   /// this rank's messages wait for space in the link to the peer: key.group, the number of the last
   /// message (call.sequence)
   blocked,
-  /// this rank's vote on which members are left: key.group, the round (call.sequence), and a byte
+  /// this rank's vote on which members survive: key.group, the round (call.sequence), and a byte
   /// for each member (blob)
   survivors,
   agreed,  ///< the decision of a round of votes: the same fields as survivors
@@ -63,7 +65,7 @@ struct ControlMessage {
   Failure failure = {};
   transport::Blob blob = {};
 
-  /// Approximate size in memory.
+  /// Approximate size in memory, in bytes.
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
 };
 
@@ -82,8 +84,8 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 /// One side of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  /// Maximum number of bytes queued for a peer that does not read. A correct peer that is stopped
-  /// may need this much for messages about a hundred thousand groups.
+  /// Maximum number of bytes queued for a peer that does not read. While a correct peer is stopped,
+  /// messages about a hundred thousand groups may take this much.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
   /// Reserves memory, so that send() allocates only while earlier messages are queued. Throws
@@ -98,8 +100,9 @@ class ControlConnection {
   /// Writes queued bytes.
   void flush() noexcept;
   bool has_unsent() const { return sent_ < unsent_.size(); }
-  /// The next message that has arrived; returns the same one until consume(). Throws LinkClosed at
-  /// the end of the stream, and CorruptionError.
+  /// Returns the next message, and returns the same message again until consume() is called.
+  /// Returns nullopt until the whole message has arrived. Throws LinkClosed at the end of the
+  /// stream, and CorruptionError.
   std::optional<ControlMessage> receive();
   void consume() { link_->consume(std::exchange(received_bytes_, 0)); }
   const transport::Link& link() const { return *link_; }

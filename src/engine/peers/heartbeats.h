@@ -1,5 +1,5 @@
 // Sends this process's heartbeats and observes those of its peers. Neighbours read each other's
-// beats in shared memory; other peers exchange messages.
+// heartbeat counters in the memory that they share; other peers exchange messages.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,16 @@ namespace mccl::engine {
 /// Measures the silence of each peer. Used under the engine's progress lock.
 class Liveness {
  public:
-  /// Number of beats in an interval. The time from one beat to the next is a period. A peer may
-  /// have sent its last heartbeat up to a period before it stopped, and this process checks once in
-  /// a period. So the peer is declared lost an interval after its stop, plus or minus one period.
+  /// Number of heartbeats in an interval. The time from one beat to the next is a period. A peer
+  /// may have sent its last heartbeat up to a period before it stopped, and this process checks
+  /// once in a period. So the peer is declared lost an interval after its stop, plus or minus one
+  /// period.
   static constexpr int kBeats = 40;
   /// Additional periods of silence allowed for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
-  /// Maximum number of periods of silence that one call of beat() counts, however late it is.
+  /// Maximum number of periods of silence that one call of beat() adds, even if more time has
+  /// passed since the last call. hears() is false for a peer that has been silent for this many
+  /// periods.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)
@@ -63,26 +66,26 @@ class Liveness {
 
   Clock::time_point next_beat() const { return next_beat_; }
 
-  /// Called when a beat is due, after everything that has arrived was reported. Returns the peers
-  /// that have now been silent for the whole interval, each once.
+  /// Called when a heartbeat is due, after heard() was called for everything that has arrived.
+  /// Returns the peers that have now been silent for the whole interval, each once.
   std::vector<WorldRank> beat(Clock::time_point now);
 
  private:
   enum class State : std::uint8_t {
     unknown,
-    heard,   ///< Heard since the last beat.
-    silent,  ///< Not heard for `silence`.
+    heard,   ///< Something has arrived since the last call of beat().
+    silent,  ///< Nothing has arrived for the time `silence`.
   };
   struct Peer {
     State state = State::unknown;
     Clock::duration silence{};
     Clock::duration patience{};  ///< Allowed silence in addition to the interval.
-    Clock::duration meeting{};   ///< Additional silence until the peer is first heard.
+    Clock::duration meeting{};   ///< See expect().
   };
 
   Clock::duration period_;
   /// Silence after which a peer is lost: the interval minus half a period, which rounds to the
-  /// nearest beat.
+  /// nearest heartbeat.
   Clock::duration limit_;
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};
@@ -127,7 +130,8 @@ class Heartbeats : private Liveness {
   Peers& peers_;
   const std::shared_ptr<const node::SharedMemory> memory_;
   const Clock::duration silence_;
-  ByRank<WorldRank, std::uint64_t> beats_seen_;  // the neighbours' beat counters at the last check
+  /// The neighbours' heartbeat counters at the last check.
+  ByRank<WorldRank, std::uint64_t> beats_seen_;
 };
 
 }  // namespace mccl::engine

@@ -17,8 +17,8 @@ namespace mccl::engine {
 /// under the engine's progress lock.
 class Peers {
  public:
-  /// Maximum number of messages from one peer that are handled before the other peers' messages and
-  /// the data.
+  /// Maximum number of messages that are handled from one peer before those of the next peer, and
+  /// before data is moved again.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
@@ -39,8 +39,8 @@ class Peers {
   /// True if every connected peer has sent `arrived`. Meaningful on rank 0 only.
   bool have_all_arrived() const;
 
-  /// No-op if the peer is gone. If the message cannot be sent, the peer is lost, which receive()
-  /// reports.
+  /// Sends a message; no-op if the peer is gone. If the message cannot be sent, the peer is lost,
+  /// which receive() reports.
   void send(WorldRank rank, const ControlMessage& message) noexcept;
   int size() const { return static_cast<int>(peers_.size()); }
   void flush() noexcept;
@@ -68,7 +68,7 @@ class Peers {
     bool is_relayed = false;
     bool has_ended = false;  ///< Connection closed by the peer's system, without goodbye.
     bool has_arrived = false;
-    std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
+    std::string farewell;  ///< Why the peer said goodbye; empty until its goodbye arrives.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
   static bool hear(WorldRank rank, Peer& peer, const OnMessage& on_message);

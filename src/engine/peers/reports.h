@@ -19,7 +19,7 @@ namespace mccl::engine {
 /// One side of the exchange of reports. Used under the engine's progress lock.
 class Reports {
  public:
-  /// Maximum size of a report.
+  /// Maximum size of a report in bytes.
   static constexpr std::size_t kMostBytes = std::size_t{64} << 10;
   /// Time for which a report is sent again instead of being made anew. It bounds the work that a
   /// peer can cause.
@@ -30,8 +30,9 @@ class Reports {
   Reports(Peers& peers, std::function<std::string()> describe);
 
   /// Asks every connected peer for its report, and drops the reports of earlier requests. Returns a
-  /// future that becomes ready once all of them have arrived. It never does if a peer is lost or
-  /// stopped meanwhile, so the caller must limit its wait, and must not hold the progress lock.
+  /// future that becomes ready once the reports of all these peers have arrived. If a peer is lost
+  /// or stopped meanwhile, the future never becomes ready, so the caller must limit its wait. It
+  /// must not hold the progress lock while it waits.
   std::future<void> request();
   /// Returns the reports of the ranks that were asked, and ends the request. The text of a peer
   /// that has not answered is empty. The texts come from other processes and are not checked.

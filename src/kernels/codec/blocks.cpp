@@ -57,7 +57,7 @@ HWY_INLINE std::uint32_t largest_of(const float* block) {
 }
 
 struct Scaling {
-  float scale;    ///< Sent with the block.
+  float scale;    ///< Factor by which decoding multiplies the elements; sent with the block.
   float inverse;  ///< Factor by which encoding multiplies the elements.
 };
 
@@ -97,8 +97,8 @@ struct Int8 {
   }
 };
 
-/// Byte i holds element i in its lower four bits and element i + 64 in its upper four, each with an
-/// offset of 8.
+/// Byte i holds element i in its lower four bits and element i + 64 in its upper four bits. 8 is
+/// added to each element, so that the four bits hold no negative number.
 struct Int4 {
   static constexpr float kMost = 7;
   static constexpr std::size_t kBytes = kElements / 2;
@@ -162,8 +162,8 @@ struct Fp8 {
     const auto carried = hn::Add(magnitude, hn::Add(odd, hn::Set(u32, (1u << (kDropped - 1)) - 1)));
     const auto normal =
         hn::ShiftRight<kDropped>(hn::Sub(carried, hn::Set(u32, (127 - kBias) << 23)));
-    // The last bit of this number has the value of the last bit of the format's subnormals, so the
-    // addition rounds to it.
+    // The last bit of `coarse` has the value of the last bit of the format's subnormals, so the
+    // addition rounds the magnitude to the format.
     const auto coarse = hn::Set(f32, subnormal_rounder());
     const auto sum = hn::Add(hn::BitCast(f32, magnitude), coarse);
     const auto subnormal = hn::Sub(hn::BitCast(u32, sum), hn::BitCast(u32, coarse));

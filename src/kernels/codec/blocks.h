@@ -18,7 +18,7 @@ void encode_blocks(Codec codec, const float* src, std::size_t blocks, std::byte*
 /// encode_blocks() cannot have produced the blocks.
 bool add_blocks(Codec codec, const std::byte* src, std::size_t blocks, float* values, bool first);
 
-/// Same as encode_blocks and add_blocks, for one block of topk with `kept` elements.
+/// Do the same as encode_blocks and add_blocks, for one block of topk with `kept` elements.
 void encode_topk(const float* src, std::size_t kept, std::byte* dst);
 bool add_topk(const std::byte* src, std::size_t kept, float* values, bool first);
 

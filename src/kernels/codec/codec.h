@@ -1,7 +1,7 @@
 // Converts floats to smaller blocks and back. Pointers may have any alignment; `n` counts elements
 // and may be 0. The last block may hold fewer elements than the others, and is encoded as if zeros
-// followed. Thread-safe. Every instruction set gives the same bits; tests/kernels/codec/reference.h
-// defines them.
+// followed. Thread-safe. Every instruction set gives the same bits, which
+// tests/kernels/codec/reference.h defines.
 #pragma once
 
 #include <cstddef>

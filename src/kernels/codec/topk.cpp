@@ -83,10 +83,10 @@ HWY_EXPORT(places_of_large);
 
 namespace {
 
-/// Returns a magnitude that at least `kept` elements exceed, or all non-zero elements if there are
-/// fewer. Divides the block into groups, and returns a limit just below the kept-th largest of the
-/// groups' maxima. So at least `kept` groups have an element above the limit, and usually not many
-/// more elements exceed it. Returns 0 if there are fewer than `kept` groups.
+/// Returns a magnitude that at least `kept` elements exceed. If fewer elements are not zero, all of
+/// these exceed it. Divides the block into groups, and returns a limit just below the kept-th
+/// largest of the groups' maxima. So at least `kept` groups have an element above the limit, and
+/// usually few other elements exceed it. Returns 0 if there are fewer than `kept` groups.
 std::int32_t bound_of(const float* block, std::size_t kept) {
   std::size_t length = 64;
   while (length > kShortestGroup && kElements / length < 2 * kept) length /= 2;
@@ -100,8 +100,8 @@ std::int32_t bound_of(const float* block, std::size_t kept) {
   return std::max(*place - 1, 0);
 }
 
-/// Keeps the indices of the `kept` largest magnitudes, the first among equals, in ascending order.
-/// Returns their number.
+/// Keeps the indices of the `kept` largest magnitudes, in ascending order. Among equal magnitudes,
+/// keeps the first ones. Returns the number of indices kept.
 std::size_t select(const float* block, std::size_t kept, Places& places, std::size_t count) {
   if (count <= kept) return count;
   const auto before = [&](std::uint16_t a, std::uint16_t b) {

@@ -30,13 +30,13 @@ MCCL_BOTH void add(Wide<T>& sum, const typename T::Bits* elements) {
   for (int i = 0; i < Wide<T>::kCount; ++i) sum.lanes[i] += T::widen(elements[i]);
 }
 
-/// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 unless a mean is
-/// computed. Division by a power of two is replaced by multiplication with its inverse, which is
+/// Divides the sum by `divisor` and rounds it to elements. `divisor` is 1 except for an average.
+/// Division by a power of two is replaced by multiplication with its inverse, which is
 /// faster.
 template <typename T>
 MCCL_BOTH void round_to(typename T::Bits* elements, const Wide<T>& sum, float divisor) {
   const bool is_power = (bits_of(divisor) & 0x7fffffU) == 0;
-  const float inverse = float_of_bits((254U << 23) - bits_of(divisor));  // if `is_power`
+  const float inverse = float_of_bits((254U << 23) - bits_of(divisor));  // used only if `is_power`
   for (int i = 0; i < Wide<T>::kCount; ++i) {
     elements[i] = T::narrow(is_power ? sum.lanes[i] * inverse : sum.lanes[i] / divisor);
   }

@@ -3,9 +3,10 @@
 // The barrier is meet(). The threads of a block synchronise. Then thread r writes the number of the
 // barrier to the word for (block, this rank) in rank r's area. This is a release store, which
 // covers all writes of the block. With acquire loads, the thread then waits until rank r has
-// written that number to the word for (block, r) in this rank's area. Numbers only grow, and are
-// compared by their difference, so they may wrap around. If a wait times out or the host stops the
-// kernel, the thread continues, and the host reports that the results are invalid.
+// written that number to the word for (block, r) in this rank's area. The numbers of barriers
+// only grow, and are compared by their difference, so they may wrap around. If a wait times out or
+// the host stops the kernel, the thread continues, and the host reports that the results are
+// invalid.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"
@@ -59,7 +60,7 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
 
 /// Stores the final count at the end of a kernel. Each block has its own counters, so that blocks
 /// need not synchronise. The counters of blocks that this kernel did not launch are updated too,
-/// because a later kernel may use them.
+/// because a later kernel may launch these blocks.
 template <typename Counter>
 __device__ __forceinline__ void leave(Counter& counter, std::uint32_t count) {
   __syncthreads();  // all threads have read the counter
@@ -176,7 +177,8 @@ struct LineSum {
   }
 };
 
-/// Sums the lines of all ranks in rank order. `lines` is indexed by rank; this rank's is `own`.
+/// Sums the lines of all ranks in rank order. `own` is the line of this rank. `lines` is indexed by
+/// rank and holds the lines of the other ranks.
 template <typename T, int kRanks>
 __device__ __forceinline__ LineSum<T> sum_of_ranks(const Fabric& fabric, const Line& own,
                                                    const Line (&lines)[kRanks]) {
@@ -211,8 +213,8 @@ __device__ __forceinline__ void for_others(const Fabric& fabric, const Act& act)
   }
 }
 
-/// Calls act(peer) for each other rank for which is_wanted(peer), in rank order. Unrolled, so
-/// `peer` can index registers.
+/// Calls act(peer) in rank order for each other rank for which is_wanted(peer) is true. Unrolled,
+/// so `peer` can index registers.
 template <typename Wanted, typename Act>
 __device__ __forceinline__ void for_wanted(const Fabric& fabric, const Wanted& is_wanted,
                                            const Act& act) {

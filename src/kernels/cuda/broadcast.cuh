@@ -1,11 +1,12 @@
 // A broadcast to several ranks is cut into one part for each rank but the root. The root sends each
-// rank its part, and the rank forwards it to the others, so the root sends the data only once.
+// rank its part, and the rank forwards the part to the other ranks, so the root sends the data only
+// once.
 //
 // A long broadcast runs in rounds, as in staged.cuh. In each round, the root sends the next piece
 // of every part to `received`, while the other ranks forward the piece of the previous round to
-// `results`. After the barrier of the round, each rank copies out what the others have forwarded. A
-// half of `received` is thus read one round after it was written, and written again one barrier
-// later. With two ranks, nothing is forwarded.
+// `results`. After the barrier of the round, each rank copies out the pieces that other ranks have
+// forwarded. A half of `received` is thus read one round after it was written, and written again
+// one barrier later. With two ranks, nothing is forwarded.
 //
 // A short broadcast uses flagged lines and no barrier. Some ranks receive no data from others; the
 // root, for example, receives none at all. So every rank also sends a token to every other rank,
@@ -19,7 +20,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// The parts of a broadcast. Part 0 is that of the rank after the root.
+/// The parts of a broadcast. Part 0 belongs to the rank after the root.
 struct BroadcastParts : LineParts {
   __device__ __forceinline__ BroadcastParts(const Fabric& fabric, const KernelArguments& task)
       : LineParts(task.bytes, fabric.ranks - 1), root(task.root), ranks(fabric.ranks) {}

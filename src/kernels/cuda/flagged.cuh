@@ -1,13 +1,14 @@
-// In flagged calls, each rank writes its data to all others in lines of 16 bytes. Every second word
-// of a line is the number of the call. A reader loads data and number together, so it needs no
-// other signal. This has the lowest latency, but sends twice the bytes.
+// In flagged calls, each rank writes its data to all other ranks in lines of 16 bytes. Every second
+// word of a line is the number of the call. A reader loads data and number together, so it needs no
+// other signal. Flagged calls have the lowest latency, but send twice as many bytes as the data
+// has.
 //
 // The halves of the area are used in turn. A rank writes to the same half again two calls later. In
-// the call between, it receives data from every other rank, so all have finished reading the first
-// half.
+// the call between, it receives data from every other rank, which shows that all of them have
+// finished reading that half.
 //
-// Small sums are computed completely by every rank. For larger ones, each rank computes one part
-// and sends it back in the same way.
+// Small sums are computed completely by every rank. For larger sums, each rank computes one part
+// and sends it to all others in the same way.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -48,8 +49,8 @@ __device__ __forceinline__ Line take_flagged(const Fabric& fabric, int peer, std
   return line;
 }
 
-/// Waits for a line from each rank for which `is_wanted(peer)`. The loads from all ranks are in
-/// flight together. `lines` is indexed by rank.
+/// Waits for a line from each rank for which `is_wanted(peer)` is true. The loads from all ranks
+/// are in flight together. `lines` is indexed by rank.
 template <typename Wanted>
 __device__ __forceinline__ void take_flagged_of_others(const Fabric& fabric, std::uint32_t half,
                                                        std::size_t at, std::uint32_t number,
@@ -113,7 +114,8 @@ __device__ __forceinline__ void flagged(const Fabric& fabric, const KernelArgume
   leave(fabric.counters->flagged, number);
 }
 
-/// Computes one part of the sum on each rank. An all_reduce sends the parts back.
+/// Computes one part of the sum on each rank. In an all_reduce, each rank then sends its part to
+/// all others.
 template <typename T, bool kSendsBack>
 __device__ __forceinline__ void flagged_parts(const Fabric& fabric, const KernelArguments& task) {
   constexpr std::size_t kResults = kMostFlagged / 2;

@@ -1,5 +1,5 @@
-// Packed calls send lines of 128 bytes with one flag each and 120 bytes of data. They need little
-// more than the bytes of the data, and no barrier.
+// Packed calls send lines of 128 bytes, each with one flag and 120 bytes of data. So they send few
+// bytes in addition to the data, and need no barrier.
 //
 // A warp writes whole lines at a time. Eight adjacent lanes write each line, and memory handles
 // this as one write. So a reader that sees the flag of a line has read all of the line. This holds
@@ -63,8 +63,8 @@ __device__ __forceinline__ void give_packed(const Fabric& fabric, int peer, std:
   store_by_warp(to, line_of(words));
 }
 
-/// Must be called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)`.
-/// The loads from all ranks are in flight together. `lines` is indexed by rank.
+/// Must be called by a whole warp. Waits for a piece from each rank for which `is_wanted(peer)` is
+/// true. The loads from all ranks are in flight together. `lines` is indexed by rank.
 template <typename Wanted>
 __device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std::uint32_t half,
                                                       std::size_t piece, std::uint32_t number,
@@ -104,7 +104,7 @@ struct Pieces {
   std::size_t end;
 };
 
-/// Loads this lane's share of a piece: 16 bytes on the data lanes, and nothing on the others.
+/// Loads this lane's share of a piece: 16 bytes on the data lanes, and nothing on other lanes.
 __device__ __forceinline__ Line load_piece(const std::byte* from, std::size_t piece,
                                            std::size_t bytes) {
   const int lane = lane_of_thread();
@@ -147,7 +147,7 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const KernelArgumen
   leave(fabric.counters->flagged, number);
 }
 
-/// Computes one part of the sum on each rank, which sends it to all others.
+/// Computes one part of the sum on each rank, which sends the part to all other ranks.
 template <typename T>
 __device__ __forceinline__ void packed_parts(const Fabric& fabric, const KernelArguments& task) {
   // Number of the first piece that holds sums; the pieces before it are for contributions.

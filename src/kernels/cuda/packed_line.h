@@ -1,7 +1,7 @@
 // The layout of packed lines, shared with tests on the host. A line has 128 bytes, of which the
 // last eight are the flag. A warp writes four lines at a time, which hold 480 bytes of data. A lane
-// holds 16 bytes, as two words of eight. Packing moves the data words from their original order to
-// their positions in the lines.
+// holds 16 bytes, as two words of eight bytes. Packing moves the data words from their original
+// order to their positions in the lines.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"
@@ -9,10 +9,10 @@
 namespace mccl::kernels::cuda {
 
 inline constexpr int kLanes = 32;
-inline constexpr int kDataLanes = 30;    ///< Lanes that hold data before packing.
-inline constexpr int kWordsOfLine = 15;  ///< Data words per line.
-inline constexpr int kDataOfWarp = 480;  ///< In bytes.
-inline constexpr int kBytesOfWarp = 512;
+inline constexpr int kDataLanes = 30;     ///< Lanes that hold data before packing.
+inline constexpr int kWordsOfLine = 15;   ///< Data words per line.
+inline constexpr int kDataOfWarp = 480;   ///< Bytes of data in the lines that a warp writes.
+inline constexpr int kBytesOfWarp = 512;  ///< Bytes of these lines, with their flags.
 
 MCCL_BOTH bool has_flag(int lane) { return lane % 8 == 7; }
 
@@ -22,15 +22,15 @@ struct WordPlace {
   bool second;
 };
 
-/// Returns the position in the original data of the first or second word that `lane` writes.
-/// Meaningless for the second word of a lane with a flag.
+/// Returns the position in the original data of the first or second word that `lane` writes. The
+/// result has no meaning for the second word of a lane with a flag.
 MCCL_BOTH WordPlace in_data(int lane, bool second) {
   const int word = lane / 8 * kWordsOfLine + lane % 8 * 2 + (second ? 1 : 0);
   return {word / 2 % kLanes, word % 2 == 1};
 }
 
-/// Returns the position in the lines of the first or second word of original data in `lane`. Valid
-/// for the first kDataLanes lanes only.
+/// Returns the position in the lines of the first or second word of original data in `lane`. Only
+/// the first kDataLanes lanes hold original data.
 MCCL_BOTH WordPlace in_lines(int lane, bool second) {
   const int word = lane * 2 + (second ? 1 : 0);
   const int of_line = word % kWordsOfLine;

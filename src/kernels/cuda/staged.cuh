@@ -1,10 +1,11 @@
 // Staged calls handle any length, in rounds. In each round, each block works independently on its
 // share:
-// - give: copies the data that others need from this rank into their `received` area.
+// - give: copies the data that other ranks need from this rank into their `received` areas.
 // - meet: waits for the blocks with the same number on all ranks.
 // - take: sums or copies out the received data.
 //
-// An all_reduce then writes sums to the others' `results`, meets again, and copies them out.
+// An all_reduce then writes its sums to the `results` of the other ranks, meets again, and copies
+// out the sums that it has received.
 //
 // The areas have two halves, used in turn, so a half is written again two rounds later. In the
 // round between, the block meets its counterparts, which have then finished reading the data of the
@@ -14,7 +15,7 @@
 // rank.
 //
 // In calls of several rounds, half of the blocks are half a round ahead. While they copy received
-// data out, the others keep the links busy.
+// data out, the other blocks keep the links busy.
 #pragma once
 
 #include "kernels/cuda/block.cuh"

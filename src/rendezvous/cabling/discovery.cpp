@@ -20,8 +20,8 @@ using transport::tcp::Socket;
 /// Time limit for an address to answer once its rank is known to run, and for both ends of a cable
 /// to report the cable.
 constexpr Clock::duration kPatience = 1s;
-/// Time for which changes are collected before they are sent together, because many trunks are
-/// established at the same time.
+/// Minimum interval between reports to the neighbours about cables. Changes in this interval are
+/// reported together, because many trunks are established at the same time.
 constexpr Clock::duration kBetweenLooks = 10ms;
 /// Pause between the end of a trunk and the next dial of its address. Without it, a restarted rank
 /// would dial continuously, because ranks that have already agreed close its connections
@@ -39,8 +39,8 @@ bool leads_nowhere(int error) {
          error == EADDRNOTAVAIL || error == EACCES || error == EPERM;
 }
 
-/// Returns the addresses of a host; none if its name cannot be resolved here. That is no error,
-/// because ranks with a cable to the host may be able to resolve the name.
+/// Returns the addresses of a host; none if its name cannot be resolved here. This is no error,
+/// because the ranks that have a cable to the host may be able to resolve the name.
 std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
   try {
     return transport::tcp::resolve(host, port);
@@ -116,7 +116,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      // Keep the trunk for one more pass, to send the report to its peer as well.
+      // Keep the trunk for one more pass, to send the report of the fault to the trunk's peer as
+      // well.
       open = !trunk->given_up;
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;
@@ -141,8 +142,8 @@ void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_poi
   fail({CableNews::Kind::fault, {}, why}, now);
 }
 
-/// Reports the fault to all neighbours, including those that connect later. The neighbour that
-/// reported the fault also gets the report, as an acknowledgement.
+/// Sends the fault to all neighbours; connected() sends it to those that connect later. The
+/// neighbour from which the fault came gets it as well, as an acknowledgement.
 void Discovery::fail(const CableNews& fault, Clock::time_point now) {
   if (!link_state_.hear(fault)) return;
   fault_spread_at_ = now + kToSpreadFault;
@@ -156,8 +157,8 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_spread_at_ || all_know ? link_state_.fault() : "";
 }
 
-/// Called when a trunk has ended before the ranks agreed. Dials its address again: its rank may be
-/// restarted, or the cable plugged in again. After the end of the last trunk to a rank, the rank no
+/// Dials the address of a trunk that has ended before the ranks agreed, because its rank may be
+/// restarted, or the cable plugged in again. If this was the last trunk to the rank, the rank no
 /// longer counts as known to run.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer())) state_of(trunk.peer()).known_since = kNever;
@@ -216,8 +217,8 @@ void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   }
 }
 
-/// Sends each neighbour this rank's sighting, and those of ranks that have no cable to that
-/// neighbour.
+/// Sends each neighbour this rank's sighting, and the sightings of all ranks that have no cable to
+/// that neighbour. Ranks with a cable to it send their sightings themselves.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;
@@ -244,8 +245,8 @@ void Discovery::look_around(Clock::time_point now) {
     if (cable.a != self_.rank && cable.b != self_.rank) continue;
     const auto trunk = std::ranges::find(trunks_, cable, &Trunk::cable);
     if (trunk == trunks_.end()) {
-      // If the last trunk to the other rank has ended, look_for_deaths() first checks whether that
-      // rank is alive.
+      // If the last trunk to the rank at the other end has ended, look_for_deaths() first checks
+      // whether that rank is alive.
       const bool is_asked = are_meeting_ && state_of(other_end_of(cable)).gone_since != kNever;
       if (!is_asked) give_up(cable, kGoneTooSoon);
     } else {
@@ -310,11 +311,13 @@ std::string Discovery::trouble() const {
     tried += fmt::format("{}rank {} at {}: {}", tried.empty() ? "" : "; ", dial.peer(),
                          to.to.text(), to.outcome.empty() ? "not tried" : to.outcome);
   }
+  const std::string_view plural = gone.size() == 1 ? "" : "s";
   const std::string part =
       here.size() == 1
-          ? fmt::format("no cable leads from rank {} to {}", self_.rank, fmt::join(gone, ", "))
-          : fmt::format("ranks {} are connected, and no cable leads from them to {}",
-                        fmt::join(here, ", "), fmt::join(gone, ", "));
+          ? fmt::format("no cable leads from rank {} to rank{} {}", self_.rank, plural,
+                        fmt::join(gone, ", "))
+          : fmt::format("ranks {} are connected, but no cable leads from them to rank{} {}",
+                        fmt::join(here, ", "), plural, fmt::join(gone, ", "));
   return fmt::format("{}; tried from rank {}: {}", part, self_.rank,
                      tried.empty() ? "nothing" : tried);
 }

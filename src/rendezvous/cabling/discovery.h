@@ -1,4 +1,5 @@
-// Finds the cables that end at this rank, and collects the reports of all other ranks.
+// Finds the cables that end at this rank, and collects the reports of the other ranks about their
+// cables.
 //
 // Every rank tries every address of every other rank in parallel. A connection counts as a cable if
 // the handshake proves that it leads to that rank. An address is ruled out if no connection to it
@@ -21,7 +22,7 @@
 
 namespace mccl::rendezvous {
 
-/// Addresses of the two ends of a cable, without ports. Scopes are those of this host.
+/// Addresses of the two ends of a cable, without ports. IPv6 scope ids are those of this host.
 struct CableEnds {
   transport::tcp::Address here;
   transport::tcp::Address there;
@@ -45,8 +46,8 @@ class Discovery {
 
   /// The cabling on which the ranks have agreed; empty before the agreement.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
-  /// Returns why the ranks cannot agree on a cabling; empty if no fault is known. A fault is
-  /// returned only once the neighbours know of it or kToSpreadFault has passed.
+  /// Returns the reason why the ranks cannot agree on a cabling; empty if no fault is known. A
+  /// fault is returned only once the neighbours know of it or kToSpreadFault has passed.
   std::string fault(Clock::time_point now) const;
   /// Describes a rank that died at start-up; empty if no death is known. Before the ranks have
   /// agreed, a death is returned only after kToSpreadDeath, so that the neighbours can read the
@@ -58,16 +59,17 @@ class Discovery {
     are_meeting_ = false;
     probes_.clear();
   }
-  /// Returns this rank's address of each trunk.
+  /// Returns the address of this rank's end of each trunk.
   std::vector<transport::tcp::Address> own_ends() const;
   /// Returns the ends of the cables to a peer, in the order of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
 
-  /// Sends an "alive" message on every trunk. Called once the ranks have agreed on the cabling.
+  /// Sends an "alive" message on every trunk, so that the peers do not count its cable as cut. Must
+  /// be called repeatedly once the ranks have agreed on the cabling.
   void beat();
-  /// Returns the cables that have been cut since the last call. A cable counts as cut if no valid
-  /// message has arrived on it for `silence`, or if another rank reports the cut.
+  /// Returns the cables that have been cut since the last call. A cable counts as cut if nothing
+  /// has arrived on it for `silence`, or if this or another rank has reported it as cut.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
@@ -78,20 +80,21 @@ class Discovery {
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    Clock::time_point known_since = kNever;  ///< Time of the peer's first report.
+    /// Time of the Sighting that first showed that the peer runs; kNever if it is not known to run.
+    Clock::time_point known_since = kNever;
     /// Time at which the last trunk between the peer and this rank ended. kNever if the peer has a
     /// trunk, never had one, or is being probed.
     Clock::time_point gone_since = kNever;
   };
-  /// An agreed cable of this rank. Either side may have initiated its trunk.
+  /// An agreed cable of this rank. Either end may have dialed its trunk.
   struct Known {
     Cable cable;
     CableEnds ends;
     bool is_lost = false;
   };
 
-  /// A rank counts as dead this long after its last trunk to this rank ended, because a restarted
-  /// process reconnects sooner. Applies once all ranks have reported, until they agree.
+  /// A rank counts as dead once it has had no trunk to this rank for this long, because a restarted
+  /// process reconnects sooner. Applies after all ranks have reported and before they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
   /// Time for neighbours to read the report of a death.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
@@ -117,7 +120,7 @@ class Discovery {
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
   /// Sends the message to each neighbour, on one trunk only. Skips the neighbour at the other end
-  /// of `but`, which may be null.
+  /// of the trunk `but`, which may be null.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }

@@ -12,15 +12,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time limit for the answer to a probe of a neighbour whose trunk has ended. It allows for a
-/// process that must wait for a core.
+/// Time limit for the answer to a probe of a neighbour whose trunk has ended. It is long enough for
+/// a process that must wait for a core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 
 }  // namespace
 
 /// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
-/// Once the ranks have agreed, no new trunk is made. The end of a trunk alone then proves nothing,
-/// so the rank is probed.
+/// Once the ranks have agreed, no new trunk is made, so a rank whose last trunk has ended may still
+/// be alive. It is therefore probed.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
@@ -51,8 +51,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   probes_.emplace_back(std::move(request));
 }
 
-/// A probed rank that is alive completes the handshake, and then closes the connection if it has
-/// agreed with the others.
+/// A probed rank that is alive completes the handshake. It then closes the connection if it already
+/// knows the agreed cabling.
 void Discovery::advance_probes(Clock::time_point now) {
   probes_.remove_if([&](Dial& probe) {
     if (!probe.advance(now)) return false;

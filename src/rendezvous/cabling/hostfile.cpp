@@ -31,13 +31,14 @@ constexpr std::string_view kForm =
 }
 
 HostPort address_of(const json& item, std::size_t rank, std::string_view origin) {
-  if (!item.is_string()) refuse(origin, fmt::format("rank {} has {}", rank, item.dump()));
+  if (!item.is_string())
+    refuse(origin, fmt::format("rank {} has {} as an address", rank, item.dump()));
   try {
     return transport::tcp::parse_host_port(item.get<std::string>());
   } catch (const InvalidArgument&) {
     // refuse() below reports the error.
   }
-  refuse(origin, fmt::format("rank {} has the address {}", rank, item.dump()));
+  refuse(origin, fmt::format("rank {} has the invalid address {}", rank, item.dump()));
 }
 
 /// Returns the hosts of the addresses in their order, without duplicates.
@@ -65,15 +66,15 @@ bool are_neighbours(const std::string& a, const std::string& b) {
   return of_a.empty() || of_b.empty() || of_a == of_b;
 }
 
-/// True if the lists have the same length, and addresses with the same index are neighbours. Two
-/// ranks with these addresses then have no other cables to look for.
+/// True if the lists have the same length, and addresses with the same index are neighbours. Each
+/// pair of addresses is then one cable, so the two ranks need not search for cables.
 bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::equal(a, b, are_neighbours);
 }
 
-/// Resolves `host` from the hostfile to addresses of this host. Returns an empty list if the name
-/// has no such address, or only a loopback address. On Debian, a host's own name resolves to
-/// 127.0.1.1.
+/// Resolves `host` from the hostfile to addresses of this host. Returns an empty list if a name
+/// resolves to no such address. Loopback addresses of a name do not count, because on Debian a
+/// host's own name resolves to 127.0.1.1.
 std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t port) {
   const std::string number = host == "localhost" ? "127.0.0.1" : host;
   if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
@@ -81,7 +82,7 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   try {
     addresses = transport::tcp::resolve(host, port);
   } catch (const Error&) {
-    return {};  // No error: other ranks may be able to resolve the name.
+    return {};  // This is no error, because other ranks may be able to resolve the name.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   std::erase_if(addresses, [&](const Address& each) {
@@ -108,8 +109,8 @@ AddressTable parse_hostfile(std::string_view text, std::string_view origin) {
       const auto [owner, is_new] = owners.emplace(std::pair(address.host, address.port), rank);
       if (owner->second != rank) {
         throw InvalidArgument(
-            fmt::format("{}: ranks {} and {} have the same address, {}; give each its own", origin,
-                        owner->second, rank, item.get<std::string>()));
+            fmt::format("{}: ranks {} and {} have the same address, {}; give each rank its own",
+                        origin, owner->second, rank, item.get<std::string>()));
       }
       if (is_new) addresses.push_back(address);
     }

@@ -10,7 +10,8 @@
 
 namespace mccl::rendezvous {
 
-/// Addresses by rank; each rank has at least one, the best first. A host may be a name.
+/// The addresses in the hostfile, indexed by rank. Each rank has at least one address, the best
+/// first. A host may be a name.
 using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
 
 /// Parses JSON with one list of "host:port" per rank, the format of the hostfile of MLX's ring:
@@ -29,7 +30,7 @@ std::string text_of(const transport::tcp::HostPort& address);
 bool may_be_sparse(const AddressTable& table);
 
 /// True for a job of two ranks if addresses with the same index are in one network of this host.
-/// The ranks then reach each other directly, and listen as the settings specify.
+/// The ranks then reach each other directly, so wire() makes no Wiring.
 bool share_networks(const AddressTable& table, int rank);
 
 /// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name

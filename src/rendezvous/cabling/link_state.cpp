@@ -50,8 +50,8 @@ class Matching {
   }
 
   const std::vector<Cable>& pair_;
-  std::map<std::string, std::size_t>
-      by_end_;  ///< Index of the cable chosen for each address of the higher rank.
+  /// Index into pair_ of the cable chosen for each address of the higher rank.
+  std::map<std::string, std::size_t> by_end_;
 };
 
 std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
@@ -168,8 +168,8 @@ bool LinkState::hear(const CableNews& news) {
 
 /// Handles a sighting of this rank that a neighbour has sent. Returns false if it came from this
 /// process. Otherwise it came from an earlier process with this rank, and the other ranks consider
-/// it newer than own(). Then raises the version of own() above it and returns true, so that own()
-/// is sent to all ranks.
+/// it newer than own(). In that case, raises the version of own() above the reported version and
+/// returns true, so that own() is sent to all ranks.
 bool LinkState::hear_of_itself(const Sighting& reported) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];
   const bool is_echo =
@@ -178,7 +178,7 @@ bool LinkState::hear_of_itself(const Sighting& reported) {
   return !is_echo;
 }
 
-/// Records cut cables. Ignores those outside the agreed cabling.
+/// Records cut cables. Ignores cables outside the agreed cabling.
 bool LinkState::hear_of_cut(const CableNews& news) {
   if (!decided_) return false;
   bool is_new = false;

@@ -1,10 +1,10 @@
 // Messages between neighbours about cables, and the trunk, which is the connection that carries
-// them.
+// these messages.
 //
 // LinkState holds one rank's knowledge of all cables at start-up. Each rank reports the cables that
-// it sees to its neighbours, which forward the report to theirs. Once every rank has finished its
-// search, rank 0 decides on the cabling. All ranks therefore get the same cabling, whatever the
-// order of messages. The connections are made in cabling/discovery.h.
+// it sees to its neighbours, which forward the report to their neighbours. Once every rank has
+// finished its search, rank 0 decides on the cabling. All ranks therefore get the same cabling,
+// whatever the order of messages. The connections are made in cabling/discovery.h.
 #pragma once
 
 #include <poll.h>
@@ -56,8 +56,8 @@ inline constexpr std::size_t kNewsHeaderBytes = 4;
 
 /// Returns the message as JSON, after a header of kNewsHeaderBytes with the length of the JSON.
 Bytes encode(const CableNews& news);
-/// Returns the number of bytes after the header. Throws CorruptionError if it is 0 or exceeds the
-/// limit.
+/// Returns the number of bytes after the header. Throws CorruptionError if the number is 0 or
+/// exceeds the maximum size of a message.
 std::size_t news_bytes(std::span<const std::byte> header);
 /// Decodes the bytes after the header. Throws CorruptionError for a message that no correct rank of
 /// a job of `size` ranks sends.
@@ -76,7 +76,7 @@ class Trunk {
   Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
 
   int peer() const { return peer_; }
-  /// The cable; equal on both ranks.
+  /// The cable of this connection; equal on both ranks.
   const Cable& cable() const { return cable_; }
   /// The addresses of the two ends, with ports and with the scopes of this host.
   const transport::tcp::Address& here() const { return here_; }
@@ -85,8 +85,8 @@ class Trunk {
   void send(const CableNews& news) { stream_.queue(encode(news)); }
   /// Queues a rank's sighting, unless this version or a newer one has been sent already.
   void send_once(const Sighting& sighting);
-  /// Sends queued messages, and appends received ones to `news`. Throws CorruptionError if one is
-  /// invalid. Returns false once the connection has ended.
+  /// Sends queued messages, and appends received ones to `news`. Throws CorruptionError if a
+  /// received message is invalid. Returns false once the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
@@ -104,7 +104,7 @@ class Trunk {
   transport::tcp::Address there_;
   Cable cable_;
   Clock::time_point heard_at_;
-  std::map<int, std::uint32_t> sent_versions_;  ///< Last version sent of each rank's sighting.
+  std::map<int, std::uint32_t> sent_versions_;  ///< Last sent version of each rank's sighting.
   Bytes input_;
 };
 
@@ -122,8 +122,9 @@ class LinkState {
   /// Sets the cables that this rank sees. Returns true if they have changed.
   bool see(std::vector<Cable> cables, bool settled);
   /// Processes a message from a neighbour. Returns true if the message is new and the caller must
-  /// pass it on to the other neighbours. If it is a sighting of this rank, the caller must send
-  /// own() in its place. Throws CorruptionError if ranks contradict each other.
+  /// pass it on to the other neighbours. If the message is a sighting of this rank, the caller must
+  /// send own() in its place. Throws CorruptionError for a decision that contradicts an earlier
+  /// decision or does not connect all ranks.
   bool hear(const CableNews& news);
 
   const Sighting& own() const { return *known_[static_cast<std::size_t>(rank_)]; }
@@ -132,7 +133,7 @@ class LinkState {
     const auto& known = known_[static_cast<std::size_t>(rank)];
     return known ? &*known : nullptr;
   }
-  /// True if `rank` has reported a cable to `peer`.
+  /// True if the latest report of `rank` contains a cable between `rank` and `peer`.
   bool joins(int rank, int peer) const {
     return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
   }
@@ -150,7 +151,7 @@ class LinkState {
   /// Rank 0 only: decides on the cables that both ends see. Returns false, without a decision, if
   /// these cables do not join all ranks.
   bool decide();
-  /// Empty before the decision.
+  /// The cabling on which rank 0 has decided; empty before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
   /// The reason why the ranks cannot decide; empty if no fault is known. A fault after the decision
   /// is ignored.
@@ -161,7 +162,7 @@ class LinkState {
 
   /// The ranks whose report has not arrived.
   std::vector<int> unheard() const;
-  /// The ranks that have reported and still look for cables.
+  /// The ranks that have reported, but still look for cables.
   std::vector<int> unsettled() const;
 
   /// Returns the cables that have been cut since the last call.

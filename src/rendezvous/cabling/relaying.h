@@ -24,7 +24,7 @@ namespace mccl::rendezvous {
 class Relaying {
  public:
   /// `congestion_control` is used for relayed connections. Once one side has closed its connection,
-  /// the other has `patience` to receive the remaining bytes.
+  /// the other side has `patience` to receive the remaining bytes.
   Relaying(std::string congestion_control, Clock::duration patience, Log log)
       : congestion_control_(std::move(congestion_control)),
         patience_(patience),
@@ -41,8 +41,8 @@ class Relaying {
   /// Closes the relayed connections that use `cable`, which has been cut.
   void drop(const Cable& cable);
 
-  /// Returns the ranks whose connections this rank relays. Connections whose onward part is not
-  /// established yet do not count.
+  /// Returns the ranks whose connections this rank relays. A relayed connection counts only once
+  /// its connection to the next rank is established.
   std::set<int> users() const;
 
  private:

@@ -25,7 +25,8 @@ using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// Time for which a departing rank waits for the others before it logs that it is waiting.
+/// Time for which a departing rank waits for the ranks whose connections it relays before it logs
+/// that it is waiting.
 constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
@@ -103,7 +104,7 @@ void Wiring::listen_at(Listener listener) {
 
 Wiring::~Wiring() {
   if (abandoned_) {
-    thread_.detach();  // The thread exists only in the parent.
+    thread_.detach();  // After a fork, the thread exists only in the parent.
   } else {
     leave();
   }
@@ -116,7 +117,7 @@ void Wiring::leave() {
   wake_.wake();
   const auto nobody = [this] { return relaying_.users().empty() || trouble_ || !has_agreed_; };
   if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
-    log_.info("stays until ranks {} have finished: this rank relays their connections",
+    log_.info("waits for ranks {} to finish, because this rank relays their connections",
               fmt::join(relaying_.users(), ", "));
     changed_.wait(lock, nobody);
   }
@@ -149,10 +150,10 @@ void Wiring::run() {
   while (!is_over_) {
     try {
       serve(Clock::now());
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
       trouble_ = std::current_exception();
       changed_.notify_all();
-      log_.error("rank {} no longer relays connections", self_.rank);
+      log_.error("rank {} no longer relays connections: {}", self_.rank, error.what());
       return;
     }
     std::vector<pollfd> watched;
@@ -222,8 +223,8 @@ void Wiring::take(Newcomer& newcomer) {
       break;
     default:
       log_.warn(
-          "rank {} opens an ordinary connection at an address where ranks look for cables; give it "
-          "the same hostfile (MCCL_HOSTFILE)",
+          "rank {} connected to an address that is only for cables and relays; give every rank the "
+          "same hostfile (MCCL_HOSTFILE)",
           newcomer.peer);
       return;
   }
@@ -239,7 +240,8 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   const auto destination = static_cast<Destination>(newcomer.key.rail);
   const auto inlet = inlets_.find(destination);
   if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
-    log_.warn("rank {} asks for a relay to rank {}, which does not exist", newcomer.peer, rank);
+    log_.warn("rank {} asked for a relay to rank {}, but there is no such rank or destination",
+              newcomer.peer, rank);
     return;
   }
   const auto to = static_cast<int>(rank);
@@ -374,8 +376,8 @@ std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
   AddressTable table = read_hostfile(config.hostfile);
   if (static_cast<int>(table.size()) != size) {
     throw InvalidArgument(fmt::format(
-        "MCCL_HOSTFILE {} has the addresses of {} ranks, but the job has {}; list the addresses of "
-        "every rank of the job",
+        "MCCL_HOSTFILE {} has the addresses of {} ranks, but the job has {} ranks; list the "
+        "addresses of every rank of the job",
         config.hostfile, table.size(), size));
   }
   if (!may_be_sparse(table) || share_networks(table, rank)) return nullptr;

@@ -1,9 +1,10 @@
 // Lets all ranks connect even if no network joins all of them. First, the ranks find the cables
 // that exist and agree on them (discovery.h). Then each rank relays connections of other ranks
-// (relaying.h), so that every rank can connect and prove itself to every other, end to end.
+// (relaying.h), so that every rank can connect to every other rank, and both ends prove their
+// identity to each other.
 //
-// A rank has one listener for these connections. A separate thread serves it, so that relaying
-// continues whatever the rest of the process does.
+// A separate thread accepts and serves these connections, so that relaying continues while the
+// other threads of the process are busy.
 //
 // Locks: one mutex guards all members. The thread holds it except while it sleeps.
 #pragma once
@@ -84,13 +85,14 @@ class Wiring {
   };
   Way way_to(int rank, Destination destination) const;
 
-  /// Returns the listener for relayed connections whose final rank is this one. May be called once
+  /// Returns the listener for relayed connections whose final rank is this rank. May be called once
   /// per destination.
   transport::tcp::Listener inlet(Destination destination);
 
   /// Returns the cables of the job that have been cut since the last call.
   std::vector<CutCable> take_cut();
-  /// Called while the ranks connect. Throws PeerError if a cable has been cut or a rank has died.
+  /// Throws PeerError if a cable has been cut or, before everyone_is_here() is called, a rank has
+  /// died. Must be called repeatedly while the ranks connect.
   void check() const;
   /// Must be called once all ranks are connected. A rank that leaves afterwards does not count as
   /// dead.
@@ -98,11 +100,12 @@ class Wiring {
 
   /// Blocks until this rank relays no more connections, and then closes everything. A relayed
   /// connection ends at most MCCL_CONNECT_TIMEOUT after one of its ranks has left or died. The
-  /// caller must have closed this rank's own connections.
+  /// caller must first close this rank's own connections, because the ranks that relay them wait in
+  /// the same way.
   void leave();
 
-  /// Called around a fork. The mutex is held from before_fork() until the parent and the child have
-  /// made their calls after the fork, so that the child gets a consistent state.
+  /// Must be called before a fork and, in the parent and in the child, after it. The mutex is
+  /// locked in between, so that the child gets a consistent state.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
   void abandon_after_fork() noexcept;

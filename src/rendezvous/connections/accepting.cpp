@@ -19,15 +19,17 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// Number of guests per address: if an address has more, its guests are closed before those of
-/// others. The ranks of one host share an address, and several of them connect at a time.
+/// If an address has more guests than this, its guests are closed before the guests of other
+/// addresses. The ranks of one host share an address, and several of them may connect at the same
+/// time.
 constexpr std::size_t kShare = 16;
 /// Maximum number of connections accepted from a listener before the guests are served again.
 /// Smaller than kMaxGuests, so that a guest has time for its next message.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener.
-/// All addresses share the queue, so a peer's connection waits behind all earlier ones.
+/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener. A
+/// burst of this size accepts a full queue, in which a peer's connection waits behind all earlier
+/// connections.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
 /// Average rate limit, in connections per second. Each accepted connection takes about 10 us of the
@@ -42,13 +44,13 @@ constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {
   if (error == ENFILE)
-    return "the limit of the whole system is reached; raise it (sysctl fs.file-max)";
-  if (error != EMFILE) return "end other programs, or give this one more memory";
+    return "the system's limit of open files is reached; raise the limit (sysctl fs.file-max)";
+  if (error != EMFILE) return "end other programs, or give this program more memory";
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
   return fmt::format(
       "this process may have {} files and connections open (ulimit -n); raise the limit, up to {} "
-      "here, or close some",
+      "here, or close files",
       limit.rlim_cur,
       limit.rlim_max == RLIM_INFINITY ? "any number" : fmt::format("{}", limit.rlim_max));
 }
@@ -96,7 +98,7 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
   pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
   if (before != 0) return;
   out_of_room_since_ = now;
-  log_.warn("cannot accept connections for now, and keeps trying: {}; {}",
+  log_.warn("this rank cannot accept connections for now, but keeps trying: {}; {}",
             transport::tcp::describe_errno(error), what_to_do(error));
 }
 
@@ -121,7 +123,7 @@ void Turnstile::turned_away(LogLevel level, const std::string& from, const std::
   }
   std::string line = fmt::format("refused a connection from {}: {}", from, why);
   if (lines.unsaid > 0) {
-    line += fmt::format(" (and {} more since the last such line)", lines.unsaid);
+    line += fmt::format(" (and {} more connections since the last such message)", lines.unsaid);
   }
   log_.write(level, line);
   lines = {now, 0};
@@ -132,7 +134,7 @@ struct Acceptor::Claim {
   bool is_unproven;
   bool is_stranger;  ///< All ranks have joined, and the guest's address is not a peer's.
   bool is_silent;
-  std::size_t crowd;  ///< Number of guests of its address if that exceeds kShare; else 0.
+  std::size_t crowd;  ///< Number of guests of the address if that exceeds kShare; else 0.
 
   friend auto operator<=>(const Claim&, const Claim&) = default;
 };
@@ -186,8 +188,8 @@ void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {
           {Conversation(std::move(accepted.socket), Handshake::acceptor(std::move(self))),
            accepted.from, host_of(accepted.from), now + kGuestLimit});
       ++guests_of_[guests_.back().host];
-      // The guest's hello may have arrived with the connection. A guest whose hello has been read
-      // is kept longer than a silent one.
+      // The guest's hello may have arrived with the connection. It is read now, because make_room()
+      // prefers to close guests without a hello.
       const auto guest = std::prev(guests_.end());
       if (!advance(*guest, now, newcomers)) end_visit(guest);
     }
@@ -269,7 +271,8 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
                          guest.from});
     return;
   }
-  // The peer is a member of the job that meant another rank or has found a better address.
+  // The peer is a member of the job. It meant another rank, or has connected through another
+  // address.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

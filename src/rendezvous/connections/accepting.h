@@ -30,7 +30,7 @@ struct AdmissionRate {
   double per_second = 0;
 };
 
-/// Limits the rate at which one listener accepts connections, and logs errors and refusals. The
+/// Limits the rate at which an Acceptor accepts connections, and logs errors and refusals. The
 /// caller passes the current time. Not thread-safe.
 class Turnstile {
  public:
@@ -40,11 +40,11 @@ class Turnstile {
   /// Limits the rate from now on. There is no limit before this call.
   void limit(AdmissionRate rate, Clock::time_point now);
 
-  /// Returns true if the next connection may be accepted. Otherwise the listener need not be polled
-  /// before opens_at().
+  /// Returns true if the next connection may be accepted. Otherwise the listeners need not be
+  /// polled before opens_at().
   bool open(Clock::time_point now);
   void admitted();
-  /// End of the pause because of which open() last returned false; max() if it returned true.
+  /// Time until which open() returns false; max() if its last call returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
   /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
@@ -87,7 +87,7 @@ struct Newcomer {
   transport::tcp::Address from;
 };
 
-/// Holds a limited number of guests, each for a limited time. If a connection arrives when the
+/// Holds a limited number of guests, each for a limited time. If a connection arrives while that
 /// number is reached, one guest is closed, chosen in this order:
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
@@ -95,10 +95,10 @@ struct Newcomer {
 /// 2. Once all ranks have joined: guests whose address is not that of a peer. Rule 4 alone does not
 ///    stop a flood from many addresses.
 /// 3. Guests that have not sent their hello message. Peers send it immediately.
-/// 4. Guests of the address with the most guests, if that number exceeds the share of an address.
+/// 4. Guests of the address with the most guests, if they are more than kShare.
 ///
 /// Ties are broken at random. A flood of connections that imitate a peer, as far as is possible
-/// without the key, can therefore delay peers, but cannot exclude one forever.
+/// without the key, can therefore delay peers, but cannot exclude a peer forever.
 class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
@@ -106,10 +106,10 @@ class Acceptor {
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused, std::string where = {});
 
-  /// Called once all ranks have joined; `peers` are their known addresses. The source address of
-  /// any proven connection also counts as a peer's, even before this call. From this call on,
-  /// connections are accepted at a limited rate, which bounds the share of the engine's time that a
-  /// flood can take.
+  /// Must be called once all ranks have joined; `peers` are their known addresses. The source
+  /// address of any proven connection also counts as a peer's, even before this call. From this
+  /// call on, connections are accepted at a limited rate, which bounds the share of the engine's
+  /// time that a flood can take.
   void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
 
   /// Accepts connections at a limited rate from now on.
@@ -123,8 +123,8 @@ class Acceptor {
   void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
               Clock::time_point now);
 
-  /// Returns why this rank has accepted no connections for kPatienceWithoutFiles: it has no free
-  /// descriptor. Empty otherwise.
+  /// Returns an error text if this rank has accepted no connection for kPatienceWithoutFiles
+  /// because it has no free descriptor; otherwise empty.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;

@@ -27,14 +27,14 @@ using transport::tcp::Medium;
 constexpr std::size_t kMaxPublished = 32;
 constexpr int kEphemeralTries = 16;
 
-/// The addresses to bind and those to publish.
+/// The addresses that this rank binds, and the addresses that it publishes.
 struct OwnAddresses {
   std::vector<Address> bound;  ///< If empty, the wildcard is bound.
   std::vector<std::string> published;
   bool listed = false;
 };
 
-/// Returns the items of a list that is separated by commas, without blanks.
+/// Returns the items of a comma-separated list. Removes all blanks.
 std::vector<std::string> split(std::string list) {
   std::erase_if(list, [](char c) { return c == ' ' || c == '\t'; });
   std::vector<std::string> items;
@@ -70,8 +70,8 @@ bool is_likelier(const InterfaceAddress* a, const InterfaceAddress* b) {
 }
 
 /// True if the link-local IPv6 address of an interface must be published. Every interface has such
-/// an address. It is published only if the interface has no other address. The interface must also
-/// be a plugged-in cable, or must have been named by the user.
+/// an address. It is published only if the interface has no other address, and if its cable is
+/// plugged in or the user has named the interface.
 bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>& interfaces,
                bool named) {
   const bool has_another = std::ranges::any_of(interfaces, [&](const InterfaceAddress& other) {
@@ -81,7 +81,7 @@ bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>
   return !has_another && !each.loopback && (named || is_cable);
 }
 
-/// Returns the addresses under which other ranks may reach a listener on all of `interfaces`, the
+/// Returns the addresses at which other ranks may reach a listener on all of `interfaces`, the
 /// likeliest first.
 std::vector<Address> reachable(const std::vector<InterfaceAddress>& interfaces, int family,
                                bool named = false) {
@@ -160,7 +160,7 @@ std::vector<Address> resolve_item(const std::string& item,
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(
         fmt::format("MCCL_LISTEN_ADDR: {}; give addresses or names of this host, without a port "
-                    "(MCCL_PORT_BASE sets that); this host has {}",
+                    "(MCCL_PORT_BASE sets the port); this host has {}",
                     error.what(), names_of(interfaces)));
   }
 }
@@ -198,8 +198,8 @@ OwnAddresses own_addresses_as_listed(const Config& config,
     if (address.is_wildcard()) {
       if (items.size() > 1) {
         throw InvalidArgument(
-            fmt::format("MCCL_LISTEN_ADDR lists {} beside other addresses, but it stands for all "
-                        "addresses; list it alone, or not at all",
+            fmt::format("MCCL_LISTEN_ADDR lists {0} beside other addresses, but {0} stands for all "
+                        "addresses; list {0} alone, or not at all",
                         item));
       }
       own.bound = {address};
@@ -208,13 +208,13 @@ OwnAddresses own_addresses_as_listed(const Config& config,
     }
     const auto same = [&](const Address& other) { return other.same_host(address); };
     rails.push_back(address);
-    if (std::ranges::any_of(own.bound, same)) continue;  // several rails may share an address
+    if (std::ranges::any_of(own.bound, same)) continue;  // Several rails may share an address.
     if (!config.ifname.empty()) {
       const std::vector<InterfaceAddress> allowed = named(config.ifname, interfaces);
       if (std::ranges::none_of(allowed, same, &InterfaceAddress::address)) {
         throw InvalidArgument(
             fmt::format("MCCL_LISTEN_ADDR lists {}, which is on none of the interfaces in "
-                        "MCCL_IFNAME ({}); unset one of the two",
+                        "MCCL_IFNAME ({}); unset one of the two settings",
                         address.host(), config.ifname));
       }
     }
@@ -351,8 +351,9 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
   }
   std::vector<std::string> places;
   for (const Listener& listener : binding.listeners) places.push_back(listener.address().text());
-  log.info("on {}, listens at {}; published to the other ranks, best first: {}", host_name(),
-           fmt::join(places, ", "), fmt::join(descriptions_of(binding, interfaces), ", "));
+  log.info("runs on {} and listens at {}; addresses published to the other ranks, best first: {}",
+           host_name(), fmt::join(places, ", "),
+           fmt::join(descriptions_of(binding, interfaces), ", "));
   return binding;
 }
 

@@ -1,4 +1,4 @@
-// The addresses at which a rank listens, and those that it publishes.
+// The addresses at which a rank listens, and the addresses that it publishes.
 #pragma once
 
 #include <cstddef>

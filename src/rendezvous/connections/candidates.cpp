@@ -29,8 +29,8 @@ struct AddressRoute {
   bool link_local = false;
 };
 
-/// Finds the interface and distance of an address. A loopback address of a peer on another host is
-/// doubtful. An address that this host has as well is also doubtful, because many hosts use the
+/// Finds the interface and distance of an address. If the peer is on another host, a loopback
+/// address is doubtful. So is an address that this host has as well, because many hosts use the
 /// same addresses for bridges.
 AddressRoute way_to(const Address& address, bool same_host,
                     const std::vector<InterfaceAddress>& interfaces, const RouteSource& route) {
@@ -215,8 +215,8 @@ Endpoint parse_endpoint(std::string_view text) {
     refuse("it is not the JSON of an endpoint");
   }
   if (const std::string fault = fault_of(endpoint); !fault.empty()) refuse(fault);
-  // In JSON, a number can be written in several ways, and can be out of range. Only the exact text
-  // that serialise() writes is accepted.
+  // Only the exact text that serialise() writes is accepted, because JSON can contain numbers that
+  // are out of range or written in other ways.
   if (serialise(endpoint) != text) refuse("it is not in the canonical form of an endpoint");
   return endpoint;
 }

@@ -34,7 +34,7 @@ struct Candidate {
   transport::tcp::Address to;
   /// Local address to bind; if empty, the kernel chooses it.
   std::optional<transport::tcp::Address> from;
-  std::string outcome;  ///< Result of the last attempt; empty before the first.
+  std::string outcome;  ///< Result of the last attempt; empty before the first attempt.
   /// Interface of this host through which `to` is reached; empty if unknown.
   std::string interface = {};
   /// True if this candidate is as good as the first one, judged by what the system reports, but
@@ -65,8 +65,8 @@ using RouteSource =
 /// the medium, cable before wireless and faster before slower; then in the peer's order. Candidates
 /// that are as good as the first follow directly behind it, one per interface.
 ///
-/// With several rails, the first candidate is the rail's own path, and the others are used if it
-/// fails. Queries the kernel's routing table; sends nothing.
+/// With several rails, the first candidate is the rail's own path, and the other candidates are
+/// used if that path fails. Queries the kernel's routing table; sends nothing.
 std::vector<Candidate> candidates_for(
     const Endpoint& peer, const Endpoint& self, RailOfPair rail,
     const std::vector<transport::tcp::InterfaceAddress>& interfaces,

@@ -20,7 +20,7 @@ Conversation::State Conversation::advance() {
   for (Bytes input(1); !input.empty();) {
     stream_.queue(handshake_.output());
     handshake_.sent(handshake_.output().size());
-    // Output is sent even if the peer has closed its sending side, because it may still read.
+    // Output is sent even if the peer has closed its sending side, because the peer may still read.
     if (!stream_.flush()) return broken();
     if (stream_.has_output()) return State::waiting;
     input.clear();
@@ -36,8 +36,8 @@ Conversation::State Conversation::advance() {
   if (handshake_.state() == Handshake::State::done) return encrypt();
   if (handshake_.state() == Handshake::State::in_progress) return State::waiting;
   trouble_ = handshake_.reason();
-  // Closing a socket with unread bytes resets the connection, and some systems then drop the last
-  // message to the peer.
+  // Read the bytes that have arrived. Closing a socket with unread bytes resets the connection, and
+  // some systems then drop the last message to the peer.
   Bytes discarded;
   stream_.receive(discarded, kMostDiscarded);
   return State::refused;

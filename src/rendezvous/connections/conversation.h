@@ -25,7 +25,8 @@ class ByteStream {
 
   void queue(std::span<const std::byte> bytes);
   bool has_output() const { return !output_.empty() || socket_.pending() > 0; }
-  /// True if receive() may return bytes that poll(2) does not report.
+  /// True if the encryption holds received bytes, which receive() may return and poll(2) does not
+  /// report.
   bool has_input() const { return socket_.has_input(); }
   /// Sends as much of the queue as the system takes. Returns false if the connection is broken.
   bool flush();
@@ -85,7 +86,7 @@ class Conversation {
 
  private:
   State broken();
-  /// Starts or continues to set up the encryption. Called once the handshake is done.
+  /// Starts or continues to set up the encryption. Requires that the handshake is done.
   State encrypt();
   bool is_encrypted() const { return stream_.socket().secure() != nullptr; }
 

@@ -74,7 +74,7 @@ bool Dial::advance(Clock::time_point now) {
   return false;
 }
 
-/// Starts another round over the candidates. Called after all candidates have been tried.
+/// Starts another round over the candidates, after this round has tried all of them.
 void Dial::begin_round(Clock::time_point now) {
   if (!attempts_.empty() || !all_refused_) {
     refused_since_.reset();
@@ -152,8 +152,8 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
     }
   }
   if (now < attempt.deadline) return Progress::waiting;
-  // Keep the outcome of an earlier, complete attempt. It is more informative than that of an
-  // attempt which the deadline cuts short.
+  // Keep the outcome of an earlier, complete attempt. It is more informative than the outcome of an
+  // attempt that the deadline cuts short.
   if (!attempt.conversation && attempt.deadline == request_.deadline &&
       outcome_of(attempt) != kNoAnswer) {
     return Progress::failed;
@@ -195,7 +195,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   return Progress::waiting;
 }
 
-/// Starts the handshake with the peer. The first hop relays its bytes.
+/// Starts the handshake with the peer. The first hop relays the bytes of this handshake.
 Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
   attempt.with_first_hop = false;
   attempt.conversation.emplace(attempt.conversation->take_socket(),
@@ -223,7 +223,8 @@ void Dial::fail(Clock::time_point now) {
   reason_ = fmt::format(
       "rank {} could not connect to rank {} within {:.1f} s. Tried {}. {}", request_.self.rank,
       request_.peer, seconds_between(begun_, now),
-      tried.empty() ? "nothing: it published no address that is usable here" : tried, advice());
+      tried.empty() ? "nothing: that rank published no address that is usable here" : tried,
+      advice());
 }
 
 std::string Dial::advice() const {

@@ -28,8 +28,8 @@ struct FirstHop {
   transport::LinkKey key;
 };
 
-/// Time for which an address must refuse connections before its process counts as dead. Used only
-/// for processes that listen for their whole lifetime.
+/// Time for which an address must refuse connections before the process that listens there counts
+/// as dead. Used only for processes that listen for their whole lifetime.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
 
 /// The pause between attempts starts at kFirstBackOff and doubles up to kLongestBackOff.
@@ -45,7 +45,8 @@ struct DialRequest {
   /// Time for which an attempt may hang before the next candidate is tried in parallel.
   Clock::duration stagger = std::chrono::milliseconds(250);
   std::size_t buffer_bytes = 0;
-  /// The dial fails once all candidates have refused connections for this long; 0 disables this.
+  /// The dial fails once all candidates have refused connections for this long; 0 disables this
+  /// limit.
   Clock::duration refused_for{};
   /// If set, the candidates are the addresses of this relay, which passes the connection on to the
   /// peer.
@@ -54,7 +55,8 @@ struct DialRequest {
   Clock::time_point not_before{};
   /// True if the dial tries each candidate once, and fails if no attempt succeeds.
   bool once = false;
-  /// True if the system breaks the connection once the peer's host is silent; see limit_silence().
+  /// True if the system must break the connection once the peer's host is silent; see
+  /// limit_silence().
   bool limits_silence = false;
 };
 
@@ -71,7 +73,8 @@ class Dial {
   const std::string& reason() const { return reason_; }
   /// True if the peer's settings differ, so that another dial would fail too.
   bool was_refused() const { return was_refused_; }
-  /// The candidate whose connection was proven. It differs from first_choice() if that one failed.
+  /// The candidate whose connection was proven. It differs from first_choice() if the first choice
+  /// failed.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
   /// All candidates, with their outcomes.

@@ -162,7 +162,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   // echo server, would otherwise both wait for the rest of a challenge.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
-    return refuse(Refusal::noise, "its challenge is malformed (is it an echo of this rank?)");
+    return refuse(Refusal::noise, "its challenge is malformed (is it an echo server?)");
   }
   if (state_ != State::in_progress || bytes.empty() || wanted() != 0) return;
   const Bytes message = std::exchange(input_, {});
@@ -189,8 +189,8 @@ void Handshake::take_prefix(std::span<const std::byte> message) {
     // A peer of any version can read the prefix, and can then mention both versions in its error.
     if (step_ == Step::hello_prefix) output_ = prefix();
     return refuse(Refusal::version,
-                  fmt::format("it speaks version {} of MCCL's protocol, rank {} speaks version "
-                              "{}; install the same version of MCCL everywhere",
+                  fmt::format("it speaks version {} of MCCL's protocol, but rank {} speaks "
+                              "version {}; install the same version of MCCL everywhere",
                               version, self_.rank, kProtocolVersion));
   }
   append(transcript_, message);
@@ -223,14 +223,14 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret, given the name of the acceptor's key file. If there is none,
-/// refuses the handshake and returns false.
+/// Chooses the dialer's secret, given the name of the acceptor's key file. If the dialer has no
+/// suitable secret, refuses the handshake and returns false.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {
     if (!has_file) return true;
     refuse(Refusal::proof,
-           fmt::format("it has no job key, and rank {} has one; every rank needs the same "
+           fmt::format("it has no job key, but rank {} has a job key; every rank needs the same "
                        "MCCL_JOB_KEY",
                        self_.rank));
   } else if (!has_file) {
@@ -244,11 +244,12 @@ bool Handshake::choose_secret(std::string_view key_file) {
     secret_ = same_user_secret(*key, self_.port);
     return true;
   } else {
-    refuse(Refusal::proof,
-           fmt::format("without a key it accepts only processes of its own user and host, and rank "
-                       "{} cannot read its key file (it runs on another host, as another user or "
-                       "in another container); {}",
-                       self_.rank, kHowToMakeAKey));
+    refuse(
+        Refusal::proof,
+        fmt::format("it has no job key, so it accepts only processes of its own user and host. "
+                    "Rank {} cannot read its key file (the two processes run on different hosts, "
+                    "as different users or in different containers); {}",
+                    self_.rank, kHowToMakeAKey));
   }
   return false;
 }
@@ -296,7 +297,8 @@ void Handshake::take_acceptor_proof(std::span<const std::byte> message) {
   if (!check_size(size)) return;
   if (agreement_bytes_ > kMaxAgreementBytes) {
     return refuse(Refusal::noise,
-                  fmt::format("it announces {} bytes of settings", agreement_bytes_));
+                  fmt::format("it announces {} bytes of settings, but at most {} bytes are allowed",
+                              agreement_bytes_, kMaxAgreementBytes));
   }
   Bytes settings;
   append(settings, bytes_of(self_.agreement));
@@ -357,8 +359,8 @@ bool Handshake::check_seal(std::string_view label, std::span<const std::byte> me
 bool Handshake::check_size(std::uint32_t theirs) {
   if (static_cast<std::uint32_t>(self_.size) == theirs) return true;
   refuse(Refusal::settings,
-         fmt::format("rank {} is in a job of {} ranks and rank {} in a job of {}; give every rank "
-                     "the same world size",
+         fmt::format("rank {} is in a job of {} ranks, but rank {} is in a job of {}; give every "
+                     "rank the same world size",
                      self_.rank, self_.size, peer_, theirs));
   return false;
 }

@@ -1,6 +1,6 @@
 // The handshake by which two processes prove to each other that they belong to one job, and which
 // ranks they are, before either trusts any byte of the other. It is a state machine without
-// sockets: the owner of the connection carries the bytes.
+// sockets: the owner of the connection sends and receives the bytes.
 //
 //   dialer                                                acceptor
 //   hello: version, key of the link, ranks, size, nonce ->
@@ -44,20 +44,21 @@ inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// The processes that a side without a job key accepts.
 enum class Keyless : std::uint8_t {
-  same_user,  ///< Processes of the same user and host, which prove it by a KeyFile.
+  same_user,  ///< Processes of the same user and host, which prove this by a KeyFile.
   anyone,     ///< Also any other process without a key (MCCL_REQUIRE_KEY=0).
 };
 
 /// Identity and settings of one side of a handshake.
 struct Party {
   int rank = 0;
-  int size = 0;  ///< Number of ranks of the job; 0 on both sides if unknown (the store).
+  int size = 0;  ///< Number of ranks of the job; 0 on both sides of a connection to the store.
   std::string job_key = {};
   std::string agreement = {};  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
   // The following matter only if there is no job key.
   Keyless keyless = Keyless::same_user;
-  std::shared_ptr<const KeyFile> key_file = {};  ///< An acceptor's file; null if it accepts anyone.
-  std::uint16_t port = 0;                        ///< Port of the acceptor.
+  /// Key file of an acceptor without a job key; null if the acceptor accepts anyone.
+  std::shared_ptr<const KeyFile> key_file = {};
+  std::uint16_t port = 0;  ///< Port of the acceptor.
   /// How connections are encrypted; null if they are not. Both sides must encrypt in the same way.
   std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
@@ -110,11 +111,12 @@ class Handshake {
 
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }
-  /// Purpose of the link. For the acceptor, an unproven claim until proven().
+  /// Key of the link. For the acceptor, a claim of the dialer until proven().
   const transport::LinkKey& key() const { return key_; }
 
  private:
-  /// The message expected next. Each side expects four messages, in this order.
+  /// The message expected next. The acceptor expects the first four messages, the dialer the last
+  /// four, each in this order.
   enum class Step : std::uint8_t {
     hello_prefix,  ///< Magic and version; other protocols are recognised by the first bytes.
     hello,
@@ -159,8 +161,8 @@ class Handshake {
 
   Party self_;
   bool is_dialer_;
-  /// Secret that both sides must know: the job key, or, from the challenge on, the one in the key
-  /// file. Stays empty if both sides accept anyone.
+  /// Secret that both sides must know: the job key or, once the challenge has named a key file, a
+  /// secret derived from the key in that file. Empty if both sides accept anyone.
   std::string secret_;
   int peer_ = -1;
   transport::LinkKey key_;

@@ -60,8 +60,8 @@ std::vector<std::string> private_folders(const std::map<std::string, std::string
 /// process was killed is removed by the next KeyFile of the same user in that folder.
 class KeyFile {
  public:
-  /// Writes a new key to a file in the first of the folders where that succeeds. The path is empty
-  /// if it succeeds in none of them.
+  /// Writes a new key to a file in the first of the folders that allows it. path() is empty if none
+  /// of the folders does.
   explicit KeyFile(std::span<const std::string> folders);
   /// No-op in the child of a fork.
   ~KeyFile();
@@ -80,7 +80,7 @@ class KeyFile {
 
   std::string key_;
   std::string path_;
-  Descriptor file_;  ///< Holds a lock, which shows that the process lives.
+  Descriptor file_;  ///< Holds a lock, which shows that the process is alive.
   int process_;      ///< Id of the process that made the file and removes it.
 };
 

@@ -101,7 +101,7 @@ std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config&
 /// Describes how to connect to rank 0's store along the cables.
 Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
   Wiring::Way way = wiring->way_to(0, Destination::store);
-  return {.name = fmt::format("its end of the cables (first hop: rank {})", way.first.rank),
+  return {.name = fmt::format("along the cables through rank {}", way.first.rank),
           .advice = "Check the cables, and that rank 0 runs",
           .advice_when_met =
               "Check the cables, that rank 0 runs, and that every rank has the same MCCL_JOB_KEY",

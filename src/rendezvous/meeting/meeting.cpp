@@ -33,7 +33,7 @@ using node::LocalListener;
 using std::chrono::milliseconds;
 using transport::Purpose;
 
-/// Extra length of the local listener's queue, for connections from other programs.
+/// Number of connections from other programs for which the local listener's queue has room.
 constexpr int kLocalQueue = 64;
 /// Maximum number of control connections dialed at a time. More dials would only compete for the
 /// same cores.
@@ -191,8 +191,8 @@ class Meeting {
       arena_.reset();
       if (o_.config.transport == "shm") {
         throw PeerError(
-            fmt::format("MCCL_TRANSPORT is shm, but rank {} cannot share memory: {}; set it to "
-                        "auto to reach the other ranks through tcp",
+            fmt::format("MCCL_TRANSPORT is shm, but rank {} cannot share memory: {}; set "
+                        "MCCL_TRANSPORT to auto to reach the other ranks through tcp",
                         o_.rank, error.what()));
       }
       o_.log.warn("no memory is shared with other ranks: {}", error.what());
@@ -200,7 +200,7 @@ class Meeting {
   }
 
   /// The higher rank of a pair dials, as for every link. A rank dials the lower ranks in descending
-  /// order, so that not all ranks begin with the same one.
+  /// order, so that not all ranks begin with the same rank.
   void connect() {
     met_.controls.resize(static_cast<std::size_t>(o_.size));
     missing_ = o_.size - 1;
@@ -294,10 +294,10 @@ class Meeting {
     shared_ = agree_on_nodes(exchange(), o_.rank, o_.size, std::move(found));
     const std::size_t others = shared_.neighbours.size();
     if (o_.config.transport == "shm" && others + 1 != static_cast<std::size_t>(o_.size)) {
-      throw PeerError(fmt::format(
-          "MCCL_TRANSPORT is shm, but rank {} shares memory with {} of the {} other ranks: set it "
-          "to auto to reach the rest through tcp",
-          o_.rank, others, o_.size - 1));
+      throw PeerError(
+          fmt::format("MCCL_TRANSPORT is shm, but rank {} shares memory with only {} of the {} "
+                      "other ranks: set MCCL_TRANSPORT to auto to reach the rest through tcp",
+                      o_.rank, others, o_.size - 1));
     }
     if (others == 0) arena_.reset();
     if (shares_memory()) warn_of_missing_neighbours(shared_, o_.rank, endpoints_, o_.log);
@@ -322,7 +322,8 @@ class Meeting {
     return options;
   }
 
-  /// Throws PeerError if a control connection has ended. A live rank keeps its control connections.
+  /// Throws PeerError if a control connection has ended. A rank that is alive keeps its control
+  /// connections open.
   void check_controls() const {
 #ifdef POLLRDHUP
     constexpr short kEnd = POLLRDHUP;

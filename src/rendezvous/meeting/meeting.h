@@ -4,7 +4,7 @@
 // 1. The ranks find out which processes belong to this run of the job (incarnation.h). All later
 //    proofs use a key derived from the job's key and the name of the run.
 // 2. They publish their host and the cores that they may use. Each rank then knows whether it must
-//    listen for other hosts, and how many descriptors it needs.
+//    accept connections from other hosts, and how many descriptors it needs.
 // 3. They listen, and publish their addresses and RDMA devices.
 // 4. The higher rank of a pair dials the lower one, for the pair's control connection.
 // 5. Ranks that can share memory map each other's memory (neighbours.h).
@@ -46,20 +46,20 @@ struct MeetingOptions {
   std::shared_ptr<Wiring> wiring;    ///< Null if all ranks reach each other directly.
   std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, the verbs of this machine are used.
   bool has_gpus = false;                          ///< True if this rank has GPUs.
-  /// Returns the job's key, on which the ranks agree through `store`. Keys in `store` are visible
-  /// only to this run of the job.
+  /// Returns the job's key, on which the ranks agree through `store`. Entries of this `store` are
+  /// visible only to this run of the job.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
 
 /// Result of the meeting for one rank.
 struct Met {
   std::shared_ptr<Incarnation> store;
-  std::vector<std::unique_ptr<transport::Link>> controls;  ///< Indexed by rank; null for this one.
-  /// Transports for links, the preferred ones first.
+  std::vector<std::unique_ptr<transport::Link>> controls;  ///< Indexed by rank; null for this rank.
+  /// Transports for links, in order of preference.
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
   double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
-  /// Maps each rank that has no direct cable to this rank to the relay that its connections use.
+  /// For each rank without a direct cable to this rank: the first relay on the path to it.
   std::map<int, int> relayed;
   /// The RDMA cables between ranks; set only if collectives must be restricted to them.
   std::optional<Cabling> rdma_cabling;

@@ -113,7 +113,7 @@ Mesh::Mesh(MeshOptions options)
   BoundListeners binding =
       bind_listeners(options_.config, options_.rank, options_.reach, interfaces_, options_.log);
   endpoint_ = std::move(binding.endpoint);
-  if (wiring) endpoint_.listed = false;  // rails are determined by the cables instead
+  if (wiring) endpoint_.listed = false;  // The cables determine the rails.
   for (const std::string& text : endpoint_.addresses) {
     if (endpoint_.listed) listed_.push_back(Address::parse_numeric(text, 0).value_or(Address()));
   }
@@ -165,7 +165,7 @@ std::vector<Candidate> Mesh::candidates_of(int peer, std::uint8_t rail) const {
   return candidates_for(endpoint_of(peer), endpoint_, {rail, rails_of(peer)}, interfaces_);
 }
 
-/// Returns this rank's address of a rail: its end of the rail's cable, else the rail's listed
+/// Returns this rank's address on a rail: its end of the rail's cable, else the rail's listed
 /// address, else its address on the control connection; null if none is known.
 const Address* Mesh::own_end(int peer, int rail) const {
   if (options_.wiring && relay_to(peer) < 0) {
@@ -232,8 +232,9 @@ void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
     }
   }
   if (endpoints.size() != static_cast<std::size_t>(options_.size)) {
-    throw InvalidArgument(fmt::format("rank {} needs the endpoints of {} ranks; it was given {}",
-                                      options_.rank, options_.size, endpoints.size()));
+    throw InvalidArgument(
+        fmt::format("rank {} needs the endpoints of {} ranks, but was given {} endpoints",
+                    options_.rank, options_.size, endpoints.size()));
   }
   endpoints_ = std::move(endpoints);
 }

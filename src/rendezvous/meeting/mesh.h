@@ -31,20 +31,20 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;  ///< Key of this run of the job, in place of the one in `config`.
+  std::string job_key;  ///< Key of this run of the job; replaces the key in `config`.
   Log log;
   std::function<void()> on_refused;  ///< Called for every refused connection.
   Reach reach = Reach::any_host;
-  /// Null if all ranks reach each other directly. Otherwise it also provides a listener, for
-  /// relayed connections.
+  /// Null if all ranks reach each other directly. Otherwise the Wiring also provides a listener,
+  /// for relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
 };
 
-/// This process's listener, and its dials to other ranks. While the ranks meet, it makes the
-/// control connections of all pairs, which progress() returns like links. Afterwards it is the
+/// This process's listener, and its dials to other ranks. While the ranks meet, the Mesh makes this
+/// rank's control connections, which progress() returns like links. Afterwards it serves as the
 /// transport "tcp". Only the constructor may block (name resolution).
 ///
-/// progress() reports failures of dials, and of proven peers whose settings differ. Connections of
+/// progress() reports dials that failed, and proven peers whose settings differ. Connections of
 /// outsiders are refused and counted, but cause no event.
 class Mesh final : public transport::Transport {
  public:
@@ -54,13 +54,13 @@ class Mesh final : public transport::Transport {
 
   /// The addresses of this rank; the caller must publish them.
   const Endpoint& endpoint() const { return endpoint_; }
-  /// Sets the endpoints of all ranks, including this one's.
+  /// Sets the endpoints of all ranks, including this rank's endpoint.
   void set_endpoints(std::vector<Endpoint> endpoints);
-  /// Called once all ranks are connected. From this call on, connections are accepted at a limited
-  /// rate, those from the peers' addresses take precedence, and further control connections cause
-  /// no event.
+  /// Must be called once all ranks are connected. From this call on, connections are accepted at a
+  /// limited rate, connections from the peers' addresses take precedence, and further control
+  /// connections cause no event.
   void everyone_is_here();
-  /// Maps each rank that has no direct cable to this rank to the relay that its connections use.
+  /// For each rank without a direct cable to this rank: the first relay on the path to it.
   std::map<int, int> relayed() const;
 
   std::string_view name() const override { return "tcp"; }
@@ -68,11 +68,12 @@ class Mesh final : public transport::Transport {
   /// Describes the links to a peer and the interfaces of this rank that they use: "tcp, 2 links,
   /// en0 10 Gbit/s MTU 1500". The interfaces are known once the control connection exists.
   std::string describe(WorldRank peer) const override;
-  /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither lists
-  /// any. With cables, the number of cables of the pair, limited to 1..64. Equal on both ranks.
+  /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither rank
+  /// lists addresses. With cables, the number of cables of the pair, limited to 1..64. Equal on
+  /// both ranks.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
   /// Paths to the peer that are equally good by what this host's system reports, such as "eth1, to
-  /// 10.0.0.2". Returns one element if the pair has several rails, or if the job uses cables.
+  /// 10.0.0.2". Returns one empty string if the pair has several rails, or if the job uses cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;
   void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }
 
@@ -118,7 +119,7 @@ class Mesh final : public transport::Transport {
   /// Local addresses of control connections, by peer.
   std::map<int, transport::tcp::Address> own_ends_;
   std::map<int, std::size_t> taken_;  ///< Selected index into equal_ways(), by peer.
-  /// This rank's listed addresses, one per rail; empty if none.
+  /// This rank's addresses, one per rail, if the user listed them; otherwise empty.
   std::vector<transport::tcp::Address> listed_;
   /// Sends the bytes that encrypted links have accepted but the system has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();

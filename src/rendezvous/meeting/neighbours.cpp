@@ -28,8 +28,8 @@ constexpr std::byte kSettled{1};
 /// Maximum number of ranks dialed at a time. It bounds the descriptors that a rank passes and has
 /// open, whatever the number of ranks.
 constexpr std::size_t kMostDialled = 4;
-/// Maximum number of accepted connections whose introduction has not arrived; the oldest is closed
-/// first.
+/// Maximum number of accepted connections whose introduction has not arrived; the oldest connection
+/// is closed first.
 constexpr std::size_t kMostStrangers = 64;
 /// Maximum number of dials per peer. A dial whose connection is closed before the answer is
 /// repeated, because the peer may have closed it in favour of other connections (kMostStrangers).
@@ -276,13 +276,13 @@ class NeighbourSearch {
     for (const auto& [peer, each] : dialled_) ranks.push_back(peer);
     ranks.insert(ranks.end(), expected_.begin(), expected_.end());
     throw TimeoutError(
-        fmt::format("rank {} connected to rank {} on this host, which then sent nothing more "
-                    "before the time limit (MCCL_CONNECT_TIMEOUT): is it stopped?",
+        fmt::format("rank {} timed out (MCCL_CONNECT_TIMEOUT) waiting to set up shared memory with "
+                    "these ranks of this host: {}; are they stopped?",
                     o_.rank, fmt::join(ranks, ", ")));
   }
 
   const NeighbourOptions& o_;
-  /// Lower ranks, in descending order, so that not all ranks begin with the same one.
+  /// Lower ranks, in descending order, so that not all ranks begin with the same rank.
   std::deque<int> to_dial_;
   std::map<int, Dialled> dialled_;
   std::map<int, int> tries_;  ///< Number of dials that ended without an answer, by rank.
@@ -376,8 +376,8 @@ void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
   }
   if (missing.empty()) return;
   log.warn(
-      "rank {} is on the same host, but shares no memory with this rank (another container or "
-      "user, or no memory left): tcp is used between them",
+      "this rank shares no memory with these ranks of the same host (another container or user, or "
+      "no memory left), and uses another transport instead: {}",
       fmt::join(missing, ", "));
 }
 

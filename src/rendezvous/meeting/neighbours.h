@@ -1,12 +1,12 @@
-// Finds by trial the ranks that can share memory with this one, and makes all ranks agree on the
+// Finds by trial the ranks that can share memory with this rank, and makes all ranks agree on the
 // result.
 //
 // The higher rank of a pair dials the lower one's local listener and introduces itself: it sends
-// its arena, the pipe of its bell, and a proof that it knows the key. The lower rank answers with
-// its own introduction. Once the higher rank has the answer, or knows that none will arrive, it
-// sends one byte on their control connection. The byte tells the lower rank not to expect an
-// introduction from this peer any more. A rank dials only a few others at a time. The local
-// connection of a pair is closed after the answer.
+// the descriptors of its arena and of the pipe that wakes it, and a proof that it knows the key.
+// The lower rank answers with its own introduction. Once the higher rank has the answer, or knows
+// that none will arrive, it sends one byte on their control connection. After this byte, the lower
+// rank expects no introduction from the higher rank any more. A rank dials only a few ranks at a
+// time. The local connection of a pair is closed after the answer.
 #pragma once
 
 #include <poll.h>
@@ -31,7 +31,7 @@ inline constexpr const char* kNoMemory = "-";
 struct NeighbourOptions {
   int rank = 0;
   std::string key;                 ///< Key of this run of the job.
-  std::vector<std::string> names;  ///< Names of the ranks' local listeners, or kNoMemory.
+  std::vector<std::string> names;  ///< Names of the ranks' local listeners, or kNoMemory, by rank.
   /// Null if this rank has no memory to share.
   const node::LocalListener* listener = nullptr;
   node::Arena* arena = nullptr;
@@ -47,8 +47,9 @@ struct NeighbourOptions {
 };
 
 /// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
-/// runs as the same user, proves that it knows the key, and both ranks can map each other's memory.
-/// It is no error if a rank is not a neighbour. Throws PeerError, TimeoutError, OutOfDescriptors.
+/// runs as the same user, proves that it knows the key, and if both ranks can map each other's
+/// memory. It is no error if a rank is not a neighbour. Throws PeerError, TimeoutError,
+/// OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// Makes all ranks agree on the nodes, and drops those neighbours in `found` that are not on this

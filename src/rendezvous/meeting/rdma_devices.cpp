@@ -23,7 +23,7 @@ namespace {
 constexpr double kAnswerAfterSilences = 1.5;
 
 /// Appends a cable for each pair of devices that joins the two ranks. The device names take the
-/// place of the addresses of its ends.
+/// place of the addresses of the cable's ends.
 void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
                 std::vector<Cable>& cables) {
   const Card& of_a = cards[a.index()];
@@ -50,20 +50,21 @@ void add_to(std::string& list, WorldRank rank) {
 void warn_of_unused(const Log& log, const Card& card) {
   for (const auto& device : card.devices) {
     if (!device.why.empty())
-      log.warn("the RDMA device {} of this host is not used (the others are): {}", device.name,
-               device.why);
+      log.warn("the RDMA device {} of this host is not used, although its other devices are: {}",
+               device.name, device.why);
   }
 }
 
 [[noreturn]] void refuse(const RdmaOptions& o, WorldRank rank, WorldRank peer,
                          const std::string& why) {
   throw PeerError(
-      fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} over RDMA: {}; set it "
-                  "to auto to use the transports that work{}",
+      fmt::format("MCCL_TRANSPORT is rdma, but rank {} cannot reach rank {} over RDMA: {}; set "
+                  "MCCL_TRANSPORT to auto to use the transports that work{}",
                   rank, peer, why, transport::rdma::picture_of(o.cards)));
 }
 
-/// Checks all pairs of ranks, so that all ranks fail with the same error.
+/// Throws PeerError if two ranks with a cable cannot use RDMA, or if a rank has no cable. Every
+/// rank checks all ranks, so that all fail with the same error.
 void require_everywhere(const RdmaOptions& o) {
   const WorldRank end(static_cast<int>(o.cards.size()));
   for (WorldRank rank(0); rank < end; ++rank) {
@@ -82,7 +83,8 @@ void require_everywhere(const RdmaOptions& o) {
     }
     if (!reaches_any) {
       refuse(o, rank, WorldRank(rank.number() == 0 ? 1 : 0),
-             "the table of devices names no device");
+             fmt::format("the table of devices names no device between rank {} and any other rank",
+                         rank));
     }
   }
 }
@@ -159,9 +161,10 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
     }
   }
   if (!reached.empty() && !unreached.empty()) {
-    o.log.info("no RDMA cable leads to rank {}: messages to it use tcp, and collectives {}",
-               unreached,
-               o.config.rdma_uncabled == "relay" ? "are relayed along the cables" : "do too");
+    o.log.info(
+        "no RDMA cable leads to these ranks: {}; messages to them use tcp, and collectives {}",
+        unreached,
+        o.config.rdma_uncabled == "relay" ? "are relayed along the cables" : "also use tcp");
   }
   return reached.empty() ? nullptr : std::move(made);
 }

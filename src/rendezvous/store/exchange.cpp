@@ -66,7 +66,7 @@ std::string_view content_of(std::string_view stage) {
 
 [[noreturn]] void refuse(std::string_view stage) {
   throw CorruptionError(
-      fmt::format("the store holds no valid table of what the ranks publish ({}); is the store "
+      fmt::format("the table in the store of what the ranks publish ({}) is invalid; is the store "
                   "shared with another program?",
                   content_of(stage)));
 }
@@ -175,7 +175,7 @@ std::string Exchange::read(std::string_view stage) const {
     throw TimeoutError(fmt::format(
         "rank {} timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}", rank_,
         content_of(stage),
-        all ? "all have published them, but rank 0 has not passed them on; is it stopped?"
+        all ? "all ranks have published them, but rank 0 has not passed them on; is rank 0 stopped?"
             : roll_call(has_said, "arrived") + "; are those ranks running with the same store?"));
   }
   std::string_view rest = first;

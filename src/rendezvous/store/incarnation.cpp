@@ -31,7 +31,7 @@ constexpr const char* kFailure = "failure";
 constexpr const char* kTold = "told";
 
 /// Intervals at which a wait is interrupted to check for failures. Rank 0 checks more often,
-/// because all others wait for it.
+/// because all other ranks wait for it.
 constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
 /// Added to kSlice for each rank of the job, because each check is a request to rank 0's store.
@@ -47,8 +47,8 @@ constexpr milliseconds kLastLook = 100ms;
 /// cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// The limit of that wait if some ranks have not arrived yet. Rank 0 waits for their arrival,
-/// because they would otherwise find no store and could not learn the reason.
+/// Rank 0's limit instead of kLastWords if some ranks have not arrived yet. Rank 0 waits for their
+/// arrival, because they would otherwise find no store and could not learn the reason.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
@@ -164,10 +164,10 @@ void Incarnation::join(Clock::time_point deadline) {
   const int size = number_of(next_part(rest, '\n'));
   register_self();
   if (size != self_.size) {
-    throw MismatchError(
-        fmt::format("rank {} was started in a job of {} ranks, but rank 0 in one of {}; give every "
-                    "rank the same world size",
-                    self_.rank, self_.size, size));
+    throw MismatchError(fmt::format(
+        "rank {} was started in a job of {} ranks, but rank 0 in a job of {}; give every "
+        "rank the same world size",
+        self_.rank, self_.size, size));
   }
   const std::string differs = difference({0, rest}, {self_.rank, self_.agreement});
   if (!differs.empty()) {
@@ -181,7 +181,8 @@ void Incarnation::register_self() {
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
   set(fmt::format("second/{}", self_.rank), this_process());
-  name_.clear();  // so that fail() reports nothing: the other ranks continue without this process
+  // Clear the name, so that fail() reports nothing: the other ranks continue without this process.
+  name_.clear();
   throw InvalidArgument(
       fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
                   "rank (MCCL_RANK), and end any process left from an earlier run",
@@ -198,8 +199,8 @@ void Incarnation::report_second() {
   self_.on_second(*process);
 }
 
-/// Returns which ranks have arrived, indexed by rank: this one, and those with an arrival number in
-/// (after, last].
+/// Returns which ranks have arrived, indexed by rank: this rank, and the ranks with an arrival
+/// number in (after, last].
 std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t last) const {
   std::vector<bool> present(static_cast<std::size_t>(self_.size), false);
   const auto note = [&](int rank) {
@@ -317,7 +318,8 @@ void Incarnation::throw_death() {
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
-  if (name_.empty() || store_ended_) return;  // not part of this run, or the store has ended
+  // Without a name, this process is not part of the run.
+  if (name_.empty() || store_ended_) return;
   try {
     if (!knows_failure_ && add(kFailures, 1) == 1) {
       const bool mismatch = dynamic_cast<const MismatchError*>(&error) != nullptr;

@@ -74,7 +74,7 @@ class Incarnation final : public Store {
   /// run of the job. No-op on ranks other than 0.
   void close();
   /// Reports to the other ranks that this rank has failed, and why, so that they also fail. Rank 0
-  /// may serve the store, so it waits a limited time for them to read the report.
+  /// may serve the store, so it waits a limited time for the other ranks to read the report.
   void fail(const std::exception& error) noexcept;
 
  private:
@@ -104,7 +104,7 @@ class Incarnation final : public Store {
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
   // The following are used on rank 0 only.
-  std::int64_t answered_ = 0;  ///< Number of arrivals answered, by this rank 0 and earlier ones.
+  std::int64_t answered_ = 0;  ///< Number of arrivals that this and earlier processes answered.
   std::int64_t answered_before_ = 0;
   std::int64_t deaths_before_ = 0;
   bool closed_ = false;

@@ -72,7 +72,7 @@ std::string hear(const KeyAgreement& agreement, const std::string& name, std::st
   } catch (const TimeoutError& error) {
     throw TimeoutError(
         fmt::format("rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for {} to agree on the job's key: "
-                    "is it running, and also without MCCL_JOB_KEY? ({})",
+                    "do all ranks run, and run without MCCL_JOB_KEY? ({})",
                     agreement.rank, agreement.config.connect_timeout, of, error.what()));
   }
 }

@@ -2,15 +2,15 @@
 //
 // Rank 0 makes a random key, writes it to a file that only its user may open, and publishes the
 // path in the store. Each other rank tries to read the file and reports the result in the store. If
-// all succeed, the key was never in the store, and the file is removed. If one fails (it runs on
-// another machine, as another user or in another container), every rank raises an error that says
-// how to make a key. With MCCL_REQUIRE_KEY=0, rank 0 instead publishes a second key in the store
-// until all ranks are connected. Every reader of the store then knows that key as well, and every
-// rank warns about it.
+// all ranks succeed, the key was never in the store, and the file is removed. If a rank fails (it
+// runs on another machine, as another user or in another container), every rank raises an error
+// that says how to make a key. With MCCL_REQUIRE_KEY=0, rank 0 instead publishes a second key in
+// the store until all ranks are connected. Every reader of the store then knows that key as well,
+// and every rank warns about it.
 //
 // Other processes cannot change what rank 0 publishes: the store's server enforces it
 // (kServersOwn). If an outsider answers in place of a rank that could read the file, that rank
-// detects it.
+// detects the false answer.
 #pragma once
 
 #include <string>
@@ -32,7 +32,8 @@ Keyless keyless_of(const Config& config);
 /// (unknown).
 Party party_of(const Config& config);
 
-/// Throws InvalidArgument if `require_key` is 1 and no key is set.
+/// Throws InvalidArgument if a job of several ranks has no job key although `require_key` is 1, or
+/// although encryption is on and `require_key` is 0.
 void check_required_key(const Config& config, int rank, int size);
 
 /// Returns advice for an error about missing ranks: without a job key, a rank of another host or
@@ -54,8 +55,8 @@ struct KeyAgreement {
 /// TimeoutError if a rank is missing, and InvalidArgument if a rank needs a configured key.
 std::string agree_on_key(const KeyAgreement& agreement);
 
-/// Called once all ranks are connected and no rank needs a published key any more. Rank 0 then
-/// overwrites the key in the store.
+/// If no job key is configured, rank 0 overwrites the entry of the store that may hold the key.
+/// Must be called once all ranks are connected, because no rank needs that entry any more.
 void take_back_key(const Config& config, int rank, Store& store);
 
 }  // namespace mccl::rendezvous

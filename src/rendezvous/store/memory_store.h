@@ -59,7 +59,7 @@ enum class StoreKind : std::uint8_t {
   set,
   get,
   add,
-  leave,  ///< The client is about to close its connections. Has no answer.
+  leave,  ///< The client is about to close its connections. The server sends no answer.
   // Answers:
   ok,
   missing,
@@ -89,7 +89,7 @@ inline constexpr std::size_t kStoreHeaderBytes = 1 + 4 + 4 + 8;
 
 struct StoreHeader {
   StoreKind kind = StoreKind::set;
-  std::size_t key_bytes = 0;  ///< 0 in an answer.
+  std::size_t key_bytes = 0;  ///< 0 in an answer, which has no key.
   std::size_t value_bytes = 0;
   /// The number to add, or the milliseconds to wait. In an answer to `add`: the sum.
   std::int64_t number = 0;

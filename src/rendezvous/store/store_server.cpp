@@ -63,7 +63,7 @@ class ServedStore final : public Store {
     acceptor_.limit(kAdmission, Clock::now());
     thread_ = start_thread("mccl store", [this] { run(); });
   }
-  /// Ends the thread; the clients' connections are closed.
+  /// Ends the thread, which closes the clients' connections.
   ~ServedStore() override {
     stop_ = true;
     wake_.wake();
@@ -158,8 +158,8 @@ class ServedStore final : public Store {
         acceptor_.refuse(newcomer, LogLevel::info, newcomer.reason, now);
       } else if (newcomer.key.purpose != transport::Purpose::store) {
         acceptor_.refuse(newcomer, LogLevel::warn,
-                         fmt::format("rank {} looks for a peer where rank 0 serves the store; give "
-                                     "every rank the same MCCL_ROOT",
+                         fmt::format("rank {} expects a peer at this address, where rank 0 serves "
+                                     "the store; give every rank the same MCCL_ROOT",
                                      newcomer.peer),
                          now);
       } else if (clients_.size() >= limits_.clients) {
@@ -262,8 +262,9 @@ class ServedStore final : public Store {
     }
   }
 
-  /// Records the run of the job that the client's requests belong to. All connections of the rank
-  /// get its name, because count_death() reports the run of the connection that ends last.
+  /// Records the name of the run of the job that the client's requests belong to. It is recorded
+  /// for all connections of the rank, because count_death() reports the run recorded for whichever
+  /// of them ends last.
   void note(Client& client, const std::string& key) {
     client.has_asked = true;
     const std::string_view start = start_in(key);

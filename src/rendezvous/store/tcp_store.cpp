@@ -81,7 +81,7 @@ std::vector<Listener> listen_at(const std::string& address) {
 
 Entrance entrance_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
-  return {.name = address,
+  return {.name = "at " + address,
           .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
                                 "that no firewall blocks port {}",
                                 where.port),
@@ -105,7 +105,7 @@ void check_same_host(const std::string& address, int rank) {
   try {
     found = transport::tcp::resolve(where.host, where.port);
   } catch (const InvalidArgument&) {
-    return;  // No error: the name may become resolvable later.
+    return;  // This is no error, because the name may become resolvable later.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   const auto is_here = [&](const Address& each) {
@@ -120,8 +120,8 @@ void check_same_host(const std::string& address, int rank) {
 }
 
 /// The client by which the other ranks use the store. Every request in flight has its own
-/// connection, so that a waiting get() does not delay others. If rank 0 has ended, one request
-/// fails; the next one waits for rank 0 to start again.
+/// connection, so that a waiting get() does not delay other requests. If rank 0 has ended, one
+/// request fails; the next one waits for rank 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
   RemoteStore(Entrance entrance, int rank, Party access, std::chrono::milliseconds timeout)
@@ -214,8 +214,8 @@ Socket RemoteStore::connect() {
         throw PeerError(
             fmt::format("rank {} cannot use the store of rank 0: {}", rank_, dial.reason()));
       }
-      // Keep the outcome of an earlier, complete round. It is more informative than that of a round
-      // which the deadline cuts short.
+      // Keep the outcome of an earlier, complete round. It is more informative than the outcome of
+      // a round that the deadline cuts short.
       const bool is_complete = trouble.empty() || Clock::now() < deadline;
       for (const Candidate& each : dial.candidates()) {
         if (!is_complete || each.outcome.empty()) continue;
@@ -231,7 +231,7 @@ Socket RemoteStore::connect() {
     const Clock::time_point now = Clock::now();
     if (now >= deadline) {
       throw PeerError(fmt::format(
-          "rank {} could not reach the store of rank 0 at {} within {:.1f} s; the last attempt: "
+          "rank {} could not reach the store of rank 0 {} within {:.1f} s; the last attempt: "
           "{}. {}",
           rank_, entrance_.name, seconds_between(begun, deadline), trouble,
           met ? entrance_.advice_when_met : entrance_.advice));
@@ -242,10 +242,10 @@ Socket RemoteStore::connect() {
 }
 
 void RemoteStore::lost(const std::string& why) const {
-  throw PeerError(fmt::format(
-      "rank {} lost its connection to the store of rank 0 at {}: {}; the store ends with "
-      "rank 0, so find out why rank 0 ended",
-      rank_, entrance_.name, why));
+  throw PeerError(
+      fmt::format("rank {} lost its connection to the store of rank 0 {}: {}; the store ends with "
+                  "rank 0, so find out why rank 0 ended",
+                  rank_, entrance_.name, why));
 }
 
 ByteStream RemoteStore::idle_or_new() {

@@ -18,7 +18,8 @@ namespace mccl::rendezvous {
 
 /// How the other ranks connect to the store.
 struct Entrance {
-  std::string name;             ///< The store's address, or a description of it, for messages.
+  /// Where the store is, for messages: "at " and its address, or the path to it.
+  std::string name;
   std::string advice;           ///< Advice if no attempt was answered.
   std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
   /// Returns the candidates. Called at every attempt, because names may resolve differently later.
@@ -52,7 +53,7 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
                                           std::chrono::milliseconds timeout,
                                           const StoreReport& report);
 
-/// Base class of stores that another process serves. Their server may stop responding.
+/// Base class of stores that another process serves. That process may stop responding.
 class RemoteAnswers : public Store {
  public:
   /// Sets the time by which the server must answer each request. Thread-safe.

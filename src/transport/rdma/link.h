@@ -1,6 +1,6 @@
 // A Link over a queue pair. write() copies bytes into slots that the device sends. The device reads
-// large writes in place if it supports that. peek() returns received bytes in the slots that the
-// device has filled.
+// large writes in place if it supports that. peek() returns received bytes in place, in the slots
+// that the device has filled.
 //
 // The link has no descriptor. The completion channel of its Station wakes a sleeping rank.
 #pragma once
@@ -42,19 +42,20 @@ class RdmaLink final : public Link {
     std::uint64_t sent_in_place = 0;
     std::uint64_t read_by_copy = 0;    ///< Copied by read() into its destination.
     std::uint64_t taken_in_place = 0;  ///< Consumed from a single slot after peek().
-    std::uint64_t joined = 0;          ///< Copied so that peek() could return them in one piece.
+    std::uint64_t joined = 0;          ///< Copied so that peek() could return one span.
   };
   const Moved& moved() const { return moved_; }
 
  private:
-  /// Maximum number of bytes that peek() copies together from several messages. It returns the
-  /// bytes of one message in place.
+  /// Maximum number of bytes that peek() copies together from several messages. The bytes of a
+  /// single message are returned in place, without a copy.
   static constexpr std::size_t kPeekBytes = 8 << 10;
 
   std::size_t here() const { return seam_end_ - seam_begin_ + pair_->arrived(); }
   void drop(std::size_t n);
   void join_ends(std::size_t at_least);
-  /// Begins or continues a loan of `bytes`. Returns false if the caller must copy them.
+  /// Begins or continues a Loan of `bytes`, which the device then reads in place. Returns false if
+  /// the caller must copy the bytes.
   bool borrow(std::span<const std::byte> bytes);
   /// Ends the loan if the device has read all of the lent memory.
   void settle_loan() const;

@@ -134,16 +134,18 @@ Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const s
 }
 
 Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer& offer) {
-  if (!reaches(peer)) throw CorruptionError(fmt::format("rank {} offers a queue pair", peer));
+  if (!reaches(peer))
+    throw CorruptionError(
+        fmt::format("rank {} offers a queue pair, but this rank cannot reach it over RDMA", peer));
   Begun begun = begin(peer, key, Clock::now() + kTidying);
   if (offer.service != begun.pair->service()) {
-    throw CorruptionError(fmt::format("rank {} offers a {} queue pair, where {} was agreed on",
-                                      peer, name_of(offer.service),
-                                      name_of(begun.pair->service())));
+    throw CorruptionError(
+        fmt::format("rank {} offers a {} queue pair, but the two ranks agreed on {}", peer,
+                    name_of(offer.service), name_of(begun.pair->service())));
   }
   const auto chosen = choose_gids(begun.offered, offer.gids);
   if (!chosen) {
-    throw Error(fmt::format("{} has no address of a kind that rank {} has",
+    throw Error(fmt::format("device {} has no address of the same kind as an address of rank {}",
                             begun.station->device().name(), peer));
   }
   const Gid own = begun.offered[chosen->first];
@@ -204,8 +206,8 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
 
 /// Appends an event and returns true if the link is complete or has failed. If this end lacks the
 /// last greeting, the other end may still consider the link open. The other end may report within
-/// kTidying that it uses another transport. If it does not, this end returns the link as a broken
-/// one, so that the users at both ends see the error.
+/// kTidying that it uses another transport. Without such a report, this end returns the link as a
+/// broken one, so that the users at both ends see the error.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();
@@ -220,12 +222,13 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   } else if (!begun.pair->ended().empty()) {
     event.reason = begun.pair->ended();
   } else if (now >= begun.deadline) {
-    event.reason = begun.connected
-                       ? fmt::format(
-                             "no message arrives between {}; check that UDP port 4791 (RoCE v2) is "
-                             "open in both directions, and that both addresses are in one network",
-                             begun.path)
-                       : "the peer sent no answer to the offer of a queue pair";
+    event.reason =
+        begun.connected
+            ? fmt::format(
+                  "no message arrives on the path {}; check that UDP port 4791 (RoCE v2) is "
+                  "open in both directions, and that both addresses are in one network",
+                  begun.path)
+            : "the peer sent no answer to the offer of a queue pair";
   } else {
     return false;
   }

@@ -1,6 +1,7 @@
 // Links over RDMA devices. The dialing end offers a queue pair. The other end connects a queue pair
 // of its own to the offered one and answers. Then the dialing end connects its queue pair. Finally,
-// the two ends exchange greetings through the devices; the link is made only if these arrive.
+// the two ends exchange greetings through the devices; the link is made only if these greetings
+// arrive.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ static_assert(sizeof(OfferHeader) == 40);
 /// Message that an end sends over the control connection while a link is made. The dialing end
 /// offers all its addresses. The other end answers with the two that it has chosen.
 struct Offer : OfferHeader {
-  /// Addresses of the sender; in an answer, only the chosen one. Gid::index is an index in the
+  /// Addresses of the sender; in an answer, only the chosen address. Gid::index is an index in the
   /// sender's table.
   std::vector<Gid> gids;
 };
@@ -61,7 +62,7 @@ class RdmaTransport final : public Transport {
 
   std::string_view name() const override { return "rdma"; }
   bool reaches(WorldRank peer) const override { return !ways_[peer.index()].rails.empty(); }
-  /// The reason why the peer is not reached over RDMA; empty if it is.
+  /// The reason why the peer cannot be reached over RDMA; empty if it can be reached.
   const std::string& missing(WorldRank peer) const { return ways_[peer.index()].missing; }
   /// True if no cable joins the two ranks according to the device tables. A missing link is then
   /// not an error.

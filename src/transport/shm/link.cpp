@@ -123,7 +123,8 @@ std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std
 }
 
 std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
-  // Read before peek(): bytes written before the writer left would be missed otherwise.
+  // Reads the writer's state before the bytes. In the opposite order, bytes that the writer wrote
+  // between the two reads, just before it left, would be lost.
   const bool last = peer_gone_ || in_.writer_left();
   const std::span<const std::byte> bytes = in_.peek();
   if (bytes.size() >= at_least) return bytes;
@@ -141,8 +142,8 @@ std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
 
 void ShmLink::consume(std::size_t n) {
   if (n > in_.seen()) {
-    throw InvalidArgument(
-        fmt::format("consume of {} bytes: only {} are there ({})", n, in_.seen(), description()));
+    throw InvalidArgument(fmt::format("consume of {} bytes: only {} are available ({})", n,
+                                      in_.seen(), description()));
   }
   if (n == 0) return;
   in_.consume(n);

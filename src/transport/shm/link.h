@@ -49,7 +49,7 @@ class RingWriter {
   std::uint64_t taken_ = 0;    // Last value read from the shared state.
 };
 
-/// The reading side of a ring. `bytes` is mapped as for RingWriter.
+/// The reading side of a ring. `bytes` is the ring's memory, mapped twice in a row.
 class RingReader {
  public:
   RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)
@@ -61,7 +61,7 @@ class RingReader {
   std::size_t seen() const { return static_cast<std::size_t>(seen_ - taken_); }
   /// Drops the first `n` bytes; `n` is at most seen().
   void consume(std::size_t n);
-  /// True if the writer has left. The next peek() then returns everything that it wrote.
+  /// True if the writer has left. The next peek() then returns everything that the writer wrote.
   bool writer_left() const { return state_->writer_left.load(std::memory_order_acquire) != 0; }
   void leave() { state_->reader_left.store(1, std::memory_order_release); }
 
@@ -80,7 +80,7 @@ class ShmLink final : public Link {
   static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
   static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
 
-  /// Allocates a range for a new link. The caller must send its place() to the other end.
+  /// Allocates a range for a new link. The caller must send the link's place() to the other end.
   /// `ring_bytes` is a power of two; the rings are smaller if the arena lacks memory. Returns null
   /// if even rings of kLeastRingBytes do not fit. `bell` wakes the peer; `peer` is its name in
   /// messages: "rank 3".
@@ -100,7 +100,7 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  std::size_t unsent() const override { return 0; }  // The peer can still read written bytes.
+  std::size_t unsent() const override { return 0; }  // Written bytes outlive this end.
   void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;
 

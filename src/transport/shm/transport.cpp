@@ -58,9 +58,10 @@ class ShmTransport final : public Transport {
   Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) override {
     const bool is_answer = blob.empty();
     if (is_answer != offered_.contains({peer, key})) {
-      throw CorruptionError(fmt::format("rank {} {}", peer,
-                                        is_answer ? "accepts a link that was not offered"
-                                                  : "offers a link where it must accept one"));
+      throw CorruptionError(
+          fmt::format("rank {} {}", peer,
+                      is_answer ? "accepts a link that was not offered"
+                                : "offers a link instead of accepting the one offered to it"));
     }
     Making made;
     if (is_answer) {
@@ -70,8 +71,9 @@ class ShmTransport final : public Transport {
     const node::RangePlace place = place_in(peer, blob);
     const node::Neighbour* neighbour = memory_->neighbour(peer);
     if (!neighbour)
-      throw CorruptionError(
-          fmt::format("rank {} shares no memory, but offers a link through shared memory", peer));
+      throw CorruptionError(fmt::format(
+          "rank {} shares no memory with this rank, but offers a link through shared memory",
+          peer));
     made.link =
         ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
     made.blob = Blob();

@@ -65,7 +65,7 @@ struct HostPort {
 HostPort parse_host_port(std::string_view text);
 
 /// Returns all addresses of a numeric address or a host name, in the resolver's order. Blocks.
-/// Throws InvalidArgument if it finds none; the message contains the host.
+/// Throws InvalidArgument if it finds no address; the message contains the host.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 }  // namespace mccl::transport::tcp

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
 /// Throws InvalidArgument with the cause: the first error in OpenSSL's queue, if that is a system
-/// error, else the last one.
+/// error, else the last error.
 [[noreturn]] void refuse_file(std::string_view setting, const std::string& path) {
   const unsigned long cause = ERR_peek_error();
   const std::string reason = ERR_SYSTEM_ERROR(cause)
@@ -51,7 +51,8 @@ Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records
                 "); check the OpenSSL configuration, or set MCCL_ENCRYPTION=off");
   }
   SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // Makes SSL_read_ex() return after each record that carries no data; see SecureStream::receive().
+  // Makes SSL_read_ex() return after each record without data, so that SecureStream::receive() can
+  // limit the number of such records.
   SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
   // A TLS session is never resumed: each connection has its own keys.
   SSL_CTX_set_num_tickets(context_, 0);
@@ -77,7 +78,7 @@ std::shared_ptr<const Encryption> Encryption::by_certificates(const CertificateF
   made->has_certificates_ = true;
   if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)
     refuse_file("MCCL_TLS_CERT", files.certificate);
-  // Without this, OpenSSL would ask for a passphrase at the terminal or on standard input.
+  // Without this callback, OpenSSL would ask for a passphrase at the terminal or on standard input.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
       SSL_CTX_check_private_key(context) != 1) {

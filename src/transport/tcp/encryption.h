@@ -15,7 +15,7 @@ namespace mccl::transport::tcp {
 
 /// Paths of PEM files.
 struct CertificateFiles {
-  std::string certificate;  ///< This rank's certificate, followed by intermediate ones.
+  std::string certificate;  ///< This rank's certificate, followed by intermediate certificates.
   std::string key;          ///< The private key of the certificate.
   std::string authority;    ///< Certificates of the authorities that sign the ranks' certificates.
 };
@@ -25,14 +25,14 @@ struct CertificateFiles {
 class Encryption {
  public:
   /// Number of full records sent under one key before the key is replaced. RFC 8446, section 5.5,
-  /// allows AES-GCM about 2^24.5 of them.
+  /// allows about 2^24.5 records under one key of AES-GCM.
   static constexpr std::uint64_t kRecordsPerKey = std::uint64_t{1} << 23;
 
   /// Authenticates by a secret key per connection, which only the two ends have; see SecureStream.
   /// Throws Error if OpenSSL does not offer TLS 1.3 with the required ciphers.
   static std::shared_ptr<const Encryption> by_key(std::uint64_t records_per_key = kRecordsPerKey);
-  /// Also requires a certificate, signed by the authority, from both ends. Throws InvalidArgument
-  /// if a file cannot be used.
+  /// Requires a certificate, signed by the authority, from both ends, in addition to the key of the
+  /// connection. Throws InvalidArgument if a file cannot be used.
   static std::shared_ptr<const Encryption> by_certificates(const CertificateFiles& files);
 
   /// Returns the encryption that the settings request; null if connections are not encrypted.

@@ -214,7 +214,7 @@ std::vector<InterfaceAddress> list_interfaces() {
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
   std::vector<InterfaceAddress> interfaces;
-  std::map<std::string, Medium> media;  // An interface may have several addresses.
+  std::map<std::string, Medium> media;  // Keyed by interface, which may have several addresses.
   for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const int family = entry->ifa_addr->sa_family;

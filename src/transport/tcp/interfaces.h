@@ -24,7 +24,8 @@ struct Medium {
   friend bool operator==(const Medium&, const Medium&) = default;
 };
 
-/// Compares first by Kind, then by speed; an unknown speed is the worst.
+/// True if `a` is better than `b`: first by Kind, then by speed, where an unknown speed is the
+/// worst.
 bool is_better(const Medium& a, const Medium& b);
 
 /// Returns the medium of an interface, without the MTU. `system` is the directory in which Linux
@@ -38,8 +39,8 @@ struct InterfaceAddress {
   int prefix_bits = 0;
   bool up = false;
   bool loopback = false;
-  /// True if a cable is connected. The system may detect the cable only up to a second after the
-  /// interface came up.
+  /// True if a cable is connected. May be false for up to a second after the interface came up,
+  /// until the system has detected the cable.
   bool carrier = true;
   Medium medium = {};
 

@@ -63,8 +63,8 @@ TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
                                socket_.local().text(), socket_.remote().text())),
       options_(std::move(options)) {}
 
-/// Returns -1 from the end of the connection until the end is reported, because poll(2) would
-/// return immediately each time.
+/// After the connection has ended, returns -1 until the end is reported: with the descriptor of an
+/// ended connection, poll(2) would return immediately each time.
 int TcpLink::descriptor() const {
   const bool ended = !ended_.empty() || !writing_ended_.empty();
   return ended && Clock::now() < report_end_at_ ? -1 : socket_.descriptor();
@@ -89,7 +89,8 @@ TransferResult TcpLink::send(std::span<const std::byte> first,
   iovec pieces[2] = {piece(first), piece(second)};
   msghdr message = {};
   message.msg_iov = pieces;
-  // Sends only the first span if piece() shortened it: bytes would be missing before the second.
+  // Sends only the first span if both exceed one system call: piece() may have shortened the first,
+  // whose remaining bytes must precede the second.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
   return sent >= 0 ? TransferResult{static_cast<std::size_t>(sent), 0} : TransferResult{0, errno};
@@ -127,7 +128,7 @@ void TcpLink::run_short() {
       "makes transfers slower. On macOS, kern.ipc.maxsockbuf and MCCL_SOCKET_BUFFER_BYTES limit "
       "the memory of a connection: smaller values, or fewer connections, leave more for each",
       peer_, description_));
-  options_.warn = nullptr;  // Warn only once per connection.
+  options_.warn = nullptr;  // Warns only once per connection.
 }
 
 std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
@@ -192,8 +193,8 @@ std::span<const std::byte> TcpLink::peek(std::size_t at_least) {
 
 void TcpLink::consume(std::size_t n) {
   if (n > buffered()) {
-    throw InvalidArgument(
-        fmt::format("consume of {} bytes: only {} are there ({})", n, buffered(), description_));
+    throw InvalidArgument(fmt::format("consume of {} bytes: only {} are available ({})", n,
+                                      buffered(), description_));
   }
   begin_ += n;
 }

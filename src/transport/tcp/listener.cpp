@@ -52,7 +52,8 @@ bool means_try_the_next(int error) {
 }  // namespace
 
 /// The connections that an Inlet's listener has not returned yet. The destructor takes no lock: it
-/// may run in the child of a fork, where another thread of the parent may appear to hold the lock.
+/// may run in the child of a fork, where the lock may stay held forever by a thread that exists
+/// only in the parent.
 class HandedOver {
  public:
   int descriptor() const { return waker_.descriptor(); }
@@ -65,7 +66,7 @@ class HandedOver {
     }
     waker_.wake();
   }
-  /// Returns an empty Socket if there is none.
+  /// Returns the oldest connection, or an empty Socket if there is none.
   Socket take() {
     const std::lock_guard lock(mutex_);
     if (sockets_.empty()) {

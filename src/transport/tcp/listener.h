@@ -48,7 +48,7 @@ class Listener {
  private:
   Socket socket_;
   Address address_;
-  std::shared_ptr<HandedOver> inlet_;  ///< Null for a listener at an address.
+  std::shared_ptr<HandedOver> inlet_;  ///< Null if `socket_` listens.
 };
 
 /// Passes connections that another part of this process has accepted to a Listener, which returns

@@ -22,8 +22,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Number of bytes of records that are sent or received together. They stay in the processor's
-/// cache between encryption and the copy into the kernel.
+/// Number of bytes of records that are sent or received together. Small enough for the records to
+/// stay in the processor's cache between encryption and the copy into the kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
@@ -54,7 +54,7 @@ int descriptive_errno(int error) { return error != 0 ? error : EPROTO; }
 }  // namespace
 
 struct SecureStream::Callbacks {
-  /// Copies encrypted bytes from OpenSSL to out_. Accepts none only while out_ is full.
+  /// Copies encrypted bytes from OpenSSL to out_. Accepts no bytes while out_ is full.
   static int write(BIO* bio, const char* bytes, std::size_t count, std::size_t* taken) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
@@ -70,7 +70,8 @@ struct SecureStream::Callbacks {
   }
 
   /// Gives received bytes to OpenSSL. During the handshake, receives only the bytes that OpenSSL
-  /// asks for: all others stay in the kernel, so that poll(2) reports them to the next owner.
+  /// asks for: all others stay in the kernel, so that poll(2) reports them to the next owner of the
+  /// socket.
   static int read(BIO* bio, char* to, std::size_t count, std::size_t* got) {
     SecureStream& stream = stream_of(bio);
     BIO_clear_retry_flags(bio);
@@ -239,7 +240,7 @@ SecureStream::State SecureStream::confirm() {
   if (!std::exchange(is_proof_sent_, true)) {
     const Key proof = proof_of(role_);
     std::span<const std::byte> rest = proof;
-    if (!encrypt(rest) || !rest.empty()) return fail("its proof cannot be sent");
+    if (!encrypt(rest) || !rest.empty()) return fail("this end's proof of the key cannot be sent");
   }
   while (proof_received_ < their_proof_.size()) {
     const auto [bytes, error] = receive(std::span(their_proof_).subspan(proof_received_));

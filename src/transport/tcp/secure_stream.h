@@ -4,8 +4,8 @@
 // Both ends derive a key for this connection from the job key and the messages of MCCL's own
 // handshake, which comes first. Without certificates, that key is the external pre-shared key of
 // TLS 1.3. An ephemeral key exchange keeps recorded traffic secret even if the job key becomes
-// known later. With certificates, each end proves inside TLS that it knows the key, which binds the
-// TLS handshake to MCCL's.
+// known later. With certificates, each end proves inside TLS that it knows the key of the
+// connection, which binds the TLS handshake to MCCL's own handshake.
 //
 // A record cannot be withdrawn once it is encrypted. So send() counts bytes as accepted once they
 // are encrypted, and holds the records that the system does not take yet. flush() sends the held
@@ -36,7 +36,8 @@ class SecureStream;
 /// thread-safe: used under the same lock as its streams.
 class Outbox {
  public:
-  /// Reserves memory for one more stream, so that wait() needs none. Throws std::bad_alloc.
+  /// Reserves memory for one more stream, so that wait() need not allocate any. Throws
+  /// std::bad_alloc.
   void join();
   void leave(const SecureStream& stream) noexcept;
 

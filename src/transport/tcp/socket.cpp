@@ -30,7 +30,7 @@ constexpr int kKeepAliveIdleSeconds = 5;
 constexpr int kKeepAliveIntervalSeconds = 2;
 constexpr int kKeepAliveProbes = 3;
 /// Limit of unsent bytes in the kernel (TCP_NOTSENT_LOWAT): enough to keep the network busy. More
-/// would only delay later writes, which queue behind them.
+/// unsent bytes would only delay later writes, which queue behind them.
 [[maybe_unused]] constexpr int kMostNotSent = 512 << 10;
 /// Maximum number of keepalive probes that Linux accepts.
 [[maybe_unused]] constexpr int kMostProbes = 127;

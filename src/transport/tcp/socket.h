@@ -54,7 +54,7 @@ class Socket {
 
   /// Encrypts all later bytes with `stream`.
   void encrypt(std::unique_ptr<SecureStream> stream) { secure_ = std::move(stream); }
-  /// The encrypted stream; null if bytes are sent as they are.
+  /// The encrypted stream; null if bytes are sent unencrypted.
   SecureStream* secure() const { return secure_.get(); }
 
   /// Addresses of the two ends; an empty Address if the socket has none.
@@ -66,21 +66,21 @@ class Socket {
   TransferResult receive(std::span<std::byte> bytes) const;
 
   /// Encrypted bytes that send() has accepted and the system has not taken; 0 without encryption.
-  /// flush() sends them. It returns 0 if none are left, else an errno.
+  /// flush() sends these bytes; it returns 0 if none are left, else an errno.
   std::size_t pending() const { return secure_ ? secure_->pending() : 0; }
   int flush() const { return secure_ ? secure_->flush() : 0; }
   /// True if receive() may return bytes that poll(2) does not report.
   bool has_input() const { return secure_ && secure_->has_input(); }
-  /// Ends the stream in this direction. Returns false if bytes are pending; it must then be called
-  /// again.
+  /// Ends the stream in this direction. Returns false if bytes are pending; the caller must then
+  /// call it again.
   bool end_sending() const noexcept;
 
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
   int take_error() const;
 
-  /// Bytes written that the other host has not acknowledged, including pending() ones. On Linux, a
-  /// sent end of stream (FIN) counts as one byte. If the system cannot report it, only pending()
-  /// bytes count.
+  /// Bytes written that the other host has not acknowledged, including the pending() bytes. On
+  /// Linux, a sent end of stream (FIN) counts as one byte. If the system cannot report the number,
+  /// only pending() bytes count.
   std::size_t unacknowledged() const;
 
  private:
@@ -101,8 +101,8 @@ void make_non_blocking(const Socket& socket);
 std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask);
 
 /// Sets the kernel's send and receive buffers; 0 leaves them to the kernel. Must be called before
-/// connect or listen so that the TCP window can grow with them. Returns the smaller of the two
-/// granted sizes.
+/// connect or listen so that the TCP window can grow with the buffers. Returns the smaller of the
+/// two granted sizes.
 std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 
 /// Configures a connected socket: no delay for small writes, and keepalive probes that detect

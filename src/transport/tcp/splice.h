@@ -21,7 +21,7 @@ class Splice {
  public:
   static constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
 
-  /// Takes over two connected, non-blocking sockets. After one end has closed, the other has
+  /// Takes over two connected, non-blocking sockets. After one end has closed, the other end has
   /// `patience` to receive the bytes that the closed end wrote.
   Splice(Socket one, Socket other, Clock::duration patience = Clock::duration::max());
 
@@ -48,8 +48,8 @@ class Splice {
     std::size_t end = 0;
     bool no_more = false;  ///< True if the source has ended its stream.
     bool ended = false;    ///< True if the sink was shut down for writing after the last byte.
-    /// True if the sink accepts no more bytes, which are then discarded. Bytes that the sink wrote
-    /// may still be in flight.
+    /// True if the sink accepts no more bytes; bytes from the source are then discarded. Bytes that
+    /// the sink wrote may still be in flight.
     bool discards = false;
     Shortage shortage;  ///< Shortage of system memory for sending to the sink.
 
@@ -72,7 +72,8 @@ class Splice {
   Socket one_;
   Socket other_;
   Clock::duration patience_;
-  std::optional<Clock::time_point> gone_since_;  ///< When the first end closed.
+  std::optional<Clock::time_point> gone_since_;  ///< When advance() first found that an end had
+                                                 ///< closed; empty while both ends are open.
   bool gave_up_ = false;
   Way forth_;  ///< From one_ to other_.
   Way back_;

@@ -112,7 +112,7 @@ def test_torchrun_tells_the_place():
     [
         ("rank=0", {}, "MCCL_RANK is set and MCCL_WORLD_SIZE is not"),
         ("", {"MCCL_WORLD_SIZE": "2"}, "MCCL_WORLD_SIZE is set and MCCL_RANK is not"),
-        ("rank=0, size=2", {}, "MCCL_ROOT is not set: 2 ranks connect through host:port"),
+        ("rank=0, size=2", {}, "MCCL_ROOT is not set: the 2 ranks connect through it"),
         (
             "rank=2, size=2, root='127.0.0.1:1'",
             {},

@@ -347,7 +347,7 @@ def test_variables_of_jaccl_take_precedence(tmp_path: Path):
         ({"MLX_IBV_DEVICES": "/nowhere"}, MESH, "cannot be read"),
         ({}, "{", "is not JSON"),
         ({}, [[None, "a"], ["a"]], "a list for each rank"),
-        ({}, {}, "a list for each rank, with an entry for each of them; found {}"),
+        ({}, {}, "a list for each rank, with an entry for each rank; found {}"),
         ({}, [], "found []"),
         ({}, LINE, "neither a mesh, with a device from every rank to every other, nor a ring"),
         ({"MLX_JACCL_RING": "1"}, LINE, "rank 2  -     a     .        MISSING"),

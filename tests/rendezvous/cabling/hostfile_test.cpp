@@ -32,9 +32,9 @@ TEST(Hostfile, RefusesUnknownContentByName) {
         std::pair("[]", "not a list of ranks"), std::pair("[[]]", "rank 0 has no list"),
         std::pair("[[\"a:1\"], \"b:2\"]", "rank 1 has no list"),
         std::pair("[[\"a:1\"], [7]]", "rank 1 has 7"),
-        std::pair("[[\"a\"]]", "rank 0 has the address \"a\""),
-        std::pair("[[\"a:0\"]]", "rank 0 has the address"),
-        std::pair("[[\"a:99999\"]]", "rank 0 has the address"),
+        std::pair("[[\"a\"]]", "rank 0 has the invalid address \"a\""),
+        std::pair("[[\"a:0\"]]", "rank 0 has the invalid address"),
+        std::pair("[[\"a:99999\"]]", "rank 0 has the invalid address"),
         std::pair("[[\"a:1\"], [\"b:1\"], [\"a:1\"]]", "ranks 0 and 2 have the same address")}) {
     const std::string found = refusal([text = text] { parse(text); });
     EXPECT_THAT(found, HasSubstr("hosts.json")) << text;

@@ -257,7 +257,7 @@ TEST(Binding, RefusesAnAddressThatThisHostLacks) {
               AllOf(HasSubstr("names \"203.0.113.7\", which is not an address of this host"),
                     HasSubstr("lo ("), HasSubstr("give one of these, or unset MCCL_LISTEN_ADDR")));
   EXPECT_THAT(refusal_of(loopback_config("127.0.0.1:5000")),
-              AllOf(HasSubstr("MCCL_LISTEN_ADDR: "), HasSubstr("MCCL_PORT_BASE sets that"),
+              AllOf(HasSubstr("MCCL_LISTEN_ADDR: "), HasSubstr("MCCL_PORT_BASE sets the port"),
                     HasSubstr("lo (")));
   EXPECT_THAT(refusal_of(loopback_config("no-such-host.invalid")),
               HasSubstr("no-such-host.invalid"));

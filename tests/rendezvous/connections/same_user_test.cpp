@@ -106,7 +106,8 @@ TEST(SameUser, AConnectionThatIsPassedOnToAnotherPortIsRefused) {
 }
 
 TEST(SameUser, BothSidesRefuseIfOnlyOneHasAKey) {
-  expect_refusal(meet(visiting("secret"), serving()), "it has no job key, and rank 1 has one");
+  expect_refusal(meet(visiting("secret"), serving()),
+                 "it has no job key, but rank 1 has a job key");
   expect_refusal(meet(visiting(), serving("secret")), "it requires a job key");
 }
 

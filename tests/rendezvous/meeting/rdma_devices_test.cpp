@@ -90,7 +90,8 @@ TEST_F(RdmaDevices, AreNotUsedWithEncryption) {
     FAIL() << "RDMA is used";
   } catch (const PeerError& error) {
     ::testing::internal::GetCapturedStderr();
-    EXPECT_THAT(error.what(), ::testing::AllOf(HasSubstr(reason), HasSubstr("set it to auto")));
+    EXPECT_THAT(error.what(),
+                ::testing::AllOf(HasSubstr(reason), HasSubstr("set MCCL_TRANSPORT to auto")));
   }
 }
 

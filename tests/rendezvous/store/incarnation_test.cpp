@@ -172,7 +172,7 @@ TEST(Incarnation, EveryRankNamesARankBeyondTheWorldSize) {
   ranks.join();
   for (const int rank : {0, 1, 3}) {
     EXPECT_THAT(ranks[rank],
-                HasSubstr("rank 3 was started in a job of 4 ranks, but rank 0 in one of 3"));
+                HasSubstr("rank 3 was started in a job of 4 ranks, but rank 0 in a job of 3"));
   }
 }
 
@@ -204,7 +204,7 @@ TEST(Incarnation, WorldSizesThatDifferAreNamedOnEveryRank) {
   ranks.join();
   for (const int rank : {0, 1, 2}) {
     EXPECT_THAT(ranks[rank],
-                HasSubstr("rank 1 was started in a job of 2 ranks, but rank 0 in one of 3"));
+                HasSubstr("rank 1 was started in a job of 2 ranks, but rank 0 in a job of 3"));
   }
 }
 

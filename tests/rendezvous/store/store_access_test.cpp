@@ -106,7 +106,7 @@ TEST(StoreAccess, AnotherHostThatReadsTheFileIsRefused) {
     return in_child([&] {
       hosts.enter(1);
       Entrance entrance;
-      entrance.name = "10.77.0.1:29400";
+      entrance.name = "at 10.77.0.1:29400";
       entrance.ways = [] {
         return std::vector<Candidate>{{*Address::parse_numeric("10.77.0.1", 29400), {}, {}}};
       };

@@ -84,7 +84,8 @@ std::byte* map_memory(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-/// Half of the memory that this process may lock; the other half is left for slots.
+/// Returns the limit on the bytes of all loans: half of the memory that this process may lock. The
+/// other half is left for slots.
 std::size_t lockable_bytes() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)

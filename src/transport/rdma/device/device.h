@@ -60,7 +60,7 @@ class SlotMemory {
   /// Each berth has `berth_bytes` bytes. At most `most_regions` regions are registered.
   SlotMemory(VerbsContext& context, std::size_t berth_bytes, std::size_t most_regions);
 
-  /// Returns a free berth, after registering another region if there is none. Throws Error if a
+  /// Returns a free berth. If no berth is free, registers another region first. Throws Error if a
   /// limit on registered memory is reached, and VerbsError if registration fails for another
   /// reason.
   Berth take();
@@ -103,7 +103,7 @@ class Loan {
   Loan& operator=(const Loan&) = delete;
 
   std::uint32_t key() const { return region_->key(); }
-  /// Lent bytes that are not sent yet. The next send must begin with the first of them.
+  /// Lent bytes that are not sent yet. The next send must begin with the first of these bytes.
   std::span<const std::byte> rest() const { return rest_; }
   bool goes_on_with(std::span<const std::byte> bytes) const {
     return !rest_.empty() && bytes.data() == rest_.data() && bytes.size() <= rest_.size();
@@ -152,8 +152,8 @@ class VerbsDevice {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Number of those regions that are reserved for loans; none if the device supports fewer than
-  /// twice as many regions, or if RegionLimits::lends is false.
+  /// Number of regions that are reserved for loans instead of slots. None are reserved if the
+  /// device supports fewer than twice this number of regions, or if RegionLimits::lends is false.
   static constexpr std::size_t kMostLoans = 8;
 
   /// Returns this process's instance of the device. Opens the device if there is no instance, or if
@@ -171,7 +171,7 @@ class VerbsDevice {
   Loans& loans() { return *loans_; }
   const RegionLimits& limits() const { return limits_; }
 
-  /// Marks a port as used: if it goes down, the device counts as failed.
+  /// Marks a port as used: if the port goes down, the device counts as failed.
   void use_port(int port) { ports_.fetch_or(bit_of(port)); }
   /// True if the device can no longer be used; its driver is then not called any more.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -179,8 +179,8 @@ class VerbsDevice {
   std::string trouble() const;
   /// Processes the events that the device has reported since the last call.
   void look();
-  /// Returns the error that the device reported for a queue pair; empty if there is none. The
-  /// device may report an error here and complete no request of the pair with an error.
+  /// Returns the error that the device reported for a queue pair; empty if there is none. A device
+  /// may report such an error only as an event, and complete no request of the pair with an error.
   std::string trouble_of_pair(std::uint32_t number) const;
   /// Discards errors reported for an earlier queue pair with this number. Must be called for each
   /// new queue pair.

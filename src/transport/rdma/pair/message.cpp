@@ -24,12 +24,14 @@ Decoded decode(std::span<const std::byte> message, std::uint64_t token, std::siz
   if (header.token != token) {
     found.fault = "a message does not carry the token of this link, so another sender sent it";
   } else if (header.kind >= kMessageKinds || (header.question != 0 && !asks)) {
-    found.fault = fmt::format("a message of unknown kind {}", header.kind);
+    found.fault = fmt::format("it sent a message of unknown kind {}", header.kind);
   } else if (header.bytes != message.size() - kHeaderBytes || header.bytes > most) {
     found.fault = fmt::format("a message header announces {} bytes, but {} follow", header.bytes,
                               message.size() - kHeaderBytes);
   } else if (carries != (header.bytes != 0)) {
-    found.fault = fmt::format("a message of kind {} with {} bytes", header.kind, header.bytes);
+    found.fault =
+        fmt::format("it sent a message of kind {} with {} bytes, which this kind must not have",
+                    header.kind, header.bytes);
   }
   return found;
 }

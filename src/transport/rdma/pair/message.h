@@ -4,12 +4,13 @@
 // Flow control ensures that no message ever arrives without a posted receive. A receiver posts a
 // number of receives ("depth") before the two ends are connected. It posts one again after it has
 // processed a message. Every message carries the total number of receives that its sender has
-// posted again ("returned"). A credit message carries only that count, for when no other message is
-// due.
+// posted again ("returned"). A credit message carries only that count; it is sent when no other
+// message is due.
 //
-// The number of messages sent but not yet returned is at most the depth. The last kReserved of the
-// depth are reserved for messages without data. Otherwise both ends could run out of credit without
-// being able to report the receives that they have returned; see owes_credit().
+// At most "depth" messages may be sent whose receives the peer has not yet reported as posted
+// again. Messages with data must leave kReserved of the peer's receives to messages without data.
+// Otherwise both ends could run out of credit without being able to report the receives that they
+// have returned; see owes_credit().
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ namespace mccl::transport::rdma {
 
 class Credits {
  public:
-  /// Number of the peer's receives that data may not use.
+  /// Number of the peer's receives that messages with data must leave free.
   static constexpr std::uint32_t kReserved = 5;
   /// Number of returned receives after which a credit message is sent. It is less than kReserved,
   /// so each credit message frees receives for credit messages of the other direction, and the two
@@ -58,8 +59,8 @@ class Credits {
   std::uint32_t returned() const { return returned_; }
   bool owes_credit() const { return returned_ - announced_ >= kWorthTelling; }
 
-  /// Records the peer's count of returned receives. Returns false if it exceeds the number of sent
-  /// messages or is lower than an earlier count.
+  /// Records the peer's count of returned receives. Returns false if the count exceeds the number
+  /// of sent messages, or is lower than an earlier count.
   bool hear(std::uint32_t returned) {
     if (returned - heard_ > sent_ - heard_) return false;
     heard_ = returned;
@@ -69,14 +70,14 @@ class Credits {
  private:
   std::uint32_t depth_;
   std::uint32_t sent_ = 0;
-  std::uint32_t heard_ = 0;  ///< Number of sent messages that the peer has returned.
+  std::uint32_t heard_ = 0;  ///< Last count of returned receives that the peer has sent.
   std::uint32_t returned_ = 0;
   std::uint32_t announced_ = 0;  ///< Value of returned_ that was last sent to the peer.
 };
 
 enum class MessageKind : std::uint16_t {
   hello,  ///< First message of each end; tests the path.
-  ready,  ///< The dialing end has received the hello of the other end.
+  ready,  ///< Sent by the dialing end once it has received a hello.
   data,
   credit,  ///< Carries only the count of returned receives.
   probe,   ///< Asks whether all earlier messages have arrived; used on uc.
@@ -88,7 +89,7 @@ inline constexpr int kMessageKinds = 7;
 struct MessageHeader {
   /// Secret token of the receiver, which proves that the sender is its peer.
   std::uint64_t token = 0;
-  std::uint32_t sequence = 0;  ///< Counts all messages of one direction.
+  std::uint32_t sequence = 0;  ///< Index among the messages of one direction.
   std::uint32_t bytes = 0;     ///< Payload bytes after the header.
   std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.
   std::uint16_t kind = 0;
@@ -99,7 +100,7 @@ static_assert(kHeaderBytes == 24);
 
 void encode(const MessageHeader& header, std::span<std::byte> into);
 
-/// Result of decode(). `fault` says what is wrong with the message; empty if it is valid.
+/// Result of decode(). `fault` says what is wrong with the message; empty if the message is valid.
 struct Decoded {
   MessageHeader header;
   std::string fault;

@@ -17,7 +17,8 @@ constexpr std::uint32_t kPacketMask = 0xffffff;
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
 /// uc only: data that is still outstanding after this time may be lost, so this end sends a probe.
-/// The interval between probes grows by the factor kAskLaterBy. A probe also waits for credit.
+/// The interval between probes grows by the factor kAskLaterBy. A probe is sent only while credit
+/// is left (Credits::may_send_probe).
 constexpr std::chrono::milliseconds kAskAfter{200};
 constexpr int kAskLaterBy = 3;
 constexpr Clock::duration kLongestAskAfter = std::chrono::seconds(2);
@@ -87,7 +88,8 @@ void Pair::post_receive(std::uint32_t slot) {
   if (error != 0) blame_device("rejects a receive", error);
 }
 
-/// Ends the pair because its device failed; `does` is the verb of the message: "rejects a send".
+/// Ends the pair because its device failed; `does` is the failure in the message, such as "rejects
+/// a send".
 void Pair::blame_device(const char* does, int error) {
   end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
@@ -196,8 +198,9 @@ void Pair::settle(const Completion& completion) {
 
 void Pair::sent(std::uint64_t number) {
   if (number != send_begin_ || send_begin_ == send_end_) {
-    return end(fmt::format("device {} reports message {} as sent, where {} is the next",
-                           device_->name(), number, send_begin_));
+    return end(fmt::format(
+        "device {} reports that message {} was sent, but message {} is the next to complete",
+        device_->name(), number, send_begin_));
   }
   unsent_ -= sending_[send_begin_ % kSendSlots].bytes;
   lent_ -= sending_[send_begin_ % kSendSlots].lent;
@@ -207,8 +210,8 @@ void Pair::sent(std::uint64_t number) {
 void Pair::received(std::uint32_t slot, std::uint32_t bytes) {
   const std::span<std::byte> memory = receive_slot(slot);
   if (bytes > memory.size()) {
-    return end(fmt::format("device {} reports {} bytes in a slot of {}", device_->name(), bytes,
-                           memory.size()));
+    return end(fmt::format("device {} reports a message of {} bytes in a slot of {} bytes",
+                           device_->name(), bytes, memory.size()));
   }
   const Decoded found = decode(memory.first(bytes), token_, kSlotBytes - kHeaderBytes);
   if (!found.fault.empty()) return end(found.fault, true);
@@ -242,14 +245,14 @@ void Pair::drop_repeat(std::uint32_t slot) {
 bool Pair::in_order(const MessageHeader& header) {
   const std::uint32_t lost = header.sequence - expected_;
   if (lost != 0 && (is_open() || service_ == Service::rc || lost >= kReceiveSlots)) {
-    end(
-        fmt::format("message {} arrived where {} was expected: the messages between were lost in "
-                    "transit, or overtaken{}",
-                    header.sequence, expected_,
-                    service_ == Service::uc
-                        ? ", and a uc queue pair retransmits nothing; use MCCL_RDMA_SERVICE=rc if "
-                          "the devices have it, or a lossless network"
-                        : ""));
+    end(fmt::format(
+        "message {} arrived instead of message {}: the messages between them were lost in "
+        "transit, or arrived out of order{}",
+        header.sequence, expected_,
+        service_ == Service::uc
+            ? ", and a uc queue pair retransmits nothing; use MCCL_RDMA_SERVICE=rc if "
+              "the devices have it, or a lossless network"
+            : ""));
     return false;
   }
   credits_.skip(lost);

@@ -47,8 +47,8 @@ class Pair {
   const std::string& peer() const { return peer_; }
   const VerbsDevice& device() const { return *device_; }
 
-  /// Connects the queue pair to the peer's and starts the greeting. `dialled`: true at the dialing
-  /// end. Throws VerbsError.
+  /// Connects the queue pair to the peer's queue pair, and starts the greeting. `dialled`: true at
+  /// the dialing end. Throws VerbsError.
   void connect(const PairRoute& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
   /// uc only: sets how long the peer may leave a probe unanswered before the pair ends.

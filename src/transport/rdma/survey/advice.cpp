@@ -29,8 +29,8 @@ constexpr std::string_view kUp = "ip link set {} up";
 constexpr std::string_view kAddress = "ip addr add ADDRESS/24 dev {}";
 #endif
 
-/// Returns the command `form` with "{}" replaced by the name of the interface, or by IF if it is
-/// unknown.
+/// Returns the command `form` with "{}" replaced by the name of the interface, or by IF if the name
+/// is unknown.
 std::string command(std::string_view form, const std::string& interface) {
   const std::string name = interface.empty() ? "IF" : interface;
   return "sudo " + fmt::format(fmt::runtime(form), name);
@@ -71,7 +71,7 @@ std::string port_down(const std::string& device, const Port& port) {
 
 std::string without_address(const std::string& device, int port, const std::string& kind) {
   const std::string interface = interface_of(device, port);
-  return fmt::format("{} has no address{}; give {} one: {}", device,
+  return fmt::format("{} has no address{}; give {} an address: {}", device,
                      kind.empty() ? "" : fmt::format(" of the kind MCCL_RDMA_GID={}", kind),
                      named(interface), command(kAddress, interface));
 }

@@ -14,7 +14,8 @@ std::string port_down(const std::string& device, const Port& port);
 /// Text for a port without an address. `kind` is the value of MCCL_RDMA_GID; may be empty.
 std::string without_address(const std::string& device, int port, const std::string& kind);
 
-/// Cells of a rank with itself, of ranks without a cable, and of ranks whose device is missing.
+/// Texts of the cells for a rank and itself, for two ranks without a cable, and for two ranks whose
+/// device is missing.
 inline constexpr const char* kSelf = ".";
 inline constexpr const char* kNoCable = "-";
 inline constexpr const char* kMissing = "MISSING";
@@ -23,7 +24,7 @@ inline constexpr const char* kMissing = "MISSING";
 using Grid = std::vector<std::vector<std::string>>;
 
 /// Returns the cells as a table, which begins with a line break. `names` holds the labels of the
-/// rows, such as "rank 0". Columns are labelled with the rank only.
+/// rows, such as "rank 0". Columns are labelled with the rank, such as "to 0".
 std::string draw(const Grid& cells, const std::vector<std::string>& names);
 
 }  // namespace mccl::transport::rdma

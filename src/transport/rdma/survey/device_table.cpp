@@ -51,7 +51,7 @@ std::size_t rows_of(const json& found, const std::string& path, std::optional<in
       std::all_of(found.begin(), found.end(), is_row)) {
     return ranks;
   }
-  refuse(path, fmt::format("expected a list for each {}, with an entry for each of them; found {}",
+  refuse(path, fmt::format("expected a list for each {}, with an entry for each rank; found {}",
                            size ? fmt::format("of {} ranks", ranks) : "rank", shown(found)));
 }
 

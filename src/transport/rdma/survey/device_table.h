@@ -30,8 +30,8 @@ bool is_ring(const DeviceTable& table);
 /// Returns the table without the devices between ranks that are not neighbours in the ring.
 DeviceTable ring_of(DeviceTable table);
 
-/// Throws InvalidArgument unless the table is a ring, or is a mesh and `ring` is false. The message
-/// shows which devices are missing and gives advice.
+/// Checks that the table is a ring or, if `ring` is false, a ring or a mesh. Otherwise throws
+/// InvalidArgument; the message shows which devices are missing and gives advice.
 void require_shape(const std::string& path, const DeviceTable& table, bool ring);
 
 /// Reads a table of any number of ranks for a launcher, and checks its shape. Returns the number of

@@ -137,7 +137,7 @@ std::vector<std::vector<std::size_t>> places_in(const json& said, std::size_t de
   return leads_to;
 }
 
-/// Maximum number of lines below the table.
+/// Maximum number of reasons that picture_of() lists below its table.
 constexpr std::size_t kMostTold = 12;
 
 /// Returns the devices that lead to the peer, separated by commas. An unusable device is prefixed:
@@ -289,7 +289,8 @@ bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank 
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer) {
   for (const Card* card : {&here, &there}) {
-    if (!card->why.empty()) throw Error(fmt::format("{} has no RDMA: {}", card->host, card->why));
+    if (!card->why.empty())
+      throw Error(fmt::format("{} cannot use RDMA: {}", card->host, card->why));
   }
   (void)common_service(here, there);
   const std::vector<std::size_t> mine = leading_to(here, peer);
@@ -309,10 +310,10 @@ std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Ca
   }
   if (!rails.empty()) return rails;
   if (!faults.empty()) throw Error(fmt::format("{}", fmt::join(faults, "; ")));
-  throw Error(fmt::format(
-      "{} and {} have no addresses of one kind: {} has {}, {} has {}; give the interfaces of both "
-      "an address of the same kind, such as IPv4",
-      here.host, there.host, here.host, kinds_of(here), there.host, kinds_of(there)));
+  throw Error(
+      fmt::format("{} and {} have no addresses of the same kind: {} has {}, {} has {}; give the "
+                  "interfaces of both an address of the same kind, such as IPv4",
+                  here.host, there.host, here.host, kinds_of(here), there.host, kinds_of(there)));
 }
 
 std::string picture_of(const std::vector<Card>& cards) {

@@ -42,24 +42,24 @@ std::string serialise(const Card& card);
 Card parse_card(WorldRank rank, std::string_view text);
 
 /// Returns the best service that both ranks have; rc is preferred to uc. Throws Error if they have
-/// none in common; the message lists the services of both.
+/// no service in common; the message lists the services of both ranks.
 Service common_service(const Card& here, const Card& there);
 /// True if both devices have an address of the same kind.
 bool fit(const DeviceCard& here, const DeviceCard& there);
 /// Returns the rails (parallel links) between two ranks, as indices of the devices of `here`. The
 /// first device of one rank is paired with the first of the other, and so on. Such a pair of
 /// devices is a rail if both devices are usable and fit() is true for them. `here` is the card of
-/// rank `self`, `there` that of `peer`. Throws Error if there is no rail; the message contains the
-/// reason.
+/// rank `self`, `there` is the card of rank `peer`. Throws Error if there is no rail; the message
+/// contains the reason.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// True if neither rank's device table has a device to the other. No cable joins the two ranks
+/// True if neither rank's device table has a device to the other rank. No cable joins the two ranks
 /// then, so no device is missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
-/// Returns a table of the devices that lead from each rank to each other rank, with missing ones
-/// marked. Lines below the table say why a rank cannot use a device. `cards` holds the cards of all
-/// ranks in rank order.
+/// Returns a table of the devices that lead from each rank to each other rank, in which missing
+/// devices are marked. Lines below the table say why a rank cannot use a device. `cards` holds the
+/// cards of all ranks in rank order.
 std::string picture_of(const std::vector<Card>& cards);
 
 struct Survey {
@@ -69,18 +69,19 @@ struct Survey {
   std::vector<std::shared_ptr<Station>> stations;
 };
 
-/// Opens devices for `rank` of a job of `size` ranks: those listed in the settings, or all with an
-/// active port if none are listed. `verbs` may be null, with the reason in `why`. Missing devices
-/// do not throw: the card reports them per device. If the transport must be rdma and a listed
-/// device is missing, the card reports that no device can be used. Throws InvalidArgument for
-/// invalid settings.
+/// Opens devices for `rank` of a job of `size` ranks: those listed in the settings, or all devices
+/// with an active port if the settings list none. `verbs` may be null, with the reason in `why`.
+/// Missing devices do not throw: the card reports them per device. If the transport must be rdma
+/// and a listed device is missing, the card reports that no device can be used. Throws
+/// InvalidArgument for invalid settings.
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why);
 /// Returns the card of a rank that uses no device, for the reason `why`.
 Card card_without(const std::string& why);
 
-/// Returns the addresses that the setting `wanted` allows: all if it is empty, those of one kind
-/// (roce_v2, roce_v1, infiniband, ipv4, ipv6), or the one address that it gives.
+/// Returns the addresses that the setting `wanted` allows: all addresses if `wanted` is empty, the
+/// addresses of one kind (roce_v2, roce_v1, infiniband, ipv4, ipv6), or the one address that
+/// `wanted` contains.
 std::vector<Gid> wanted_gids(std::vector<Gid> gids, const std::string& wanted);
 
 }  // namespace mccl::transport::rdma

@@ -36,7 +36,7 @@ inline int code_of(int result) { return result < 0 ? (errno != 0 ? errno : EIO) 
 template <typename T>
 using Owned = std::unique_ptr<T, LibraryFunction<int(T*)>>;
 
-/// The functions of the library. Without the optional ones, devices send no notifications and
+/// The functions of the library. Without the optional functions, devices send no notifications and
 /// report no events, and the types of addresses are unknown.
 struct Functions {
   template <typename Signature>
@@ -79,7 +79,7 @@ struct Functions {
   Fn<int()> is_fork_initialized{file, "ibv_is_fork_initialized", Need::optional};
 };
 
-/// Calls functions for one device. The errors thrown contain its name.
+/// Calls functions of the library for one device. Errors contain the device's name.
 struct CheckedVerbs {
   const Functions& verbs;
   std::string device;

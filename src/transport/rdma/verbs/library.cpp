@@ -16,8 +16,8 @@ using namespace abi;
 
 /// Retransmission on rc: the interval is 4.096 us << 17, or 0.54 s; after seven retries, about 4 s,
 /// the device gives up. An interruption of a second must not end a job, and the control connections
-/// over TCP detect dead peers. A short interval would also retransmit packets that are only late,
-/// which software devices do incorrectly (docs/rdma.md).
+/// over TCP detect dead peers. A short interval would also retransmit packets that are only late.
+/// Software devices handle such retransmissions incorrectly (docs/rdma.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
 /// Number of retries if the peer has no receive posted; 7 means forever. Credits ensure that a

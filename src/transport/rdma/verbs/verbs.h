@@ -65,14 +65,14 @@ struct Port {
 struct RegionLimits {
   int regions = 0;
   /// True if the caller's memory may be registered for the duration of a send, because a fork
-  /// meanwhile is harmless.
+  /// during the send is harmless.
   bool lends = false;
 };
 
 /// Result of a request that was posted with `id`. `bytes` is valid only if the status is 0.
 struct Completion {
   std::uint64_t id = 0;
-  int status = 0;           ///< Status code of the verbs (ibv_wc_status).
+  int status = 0;           ///< 0 for success, or another ibv_wc_status.
   std::uint32_t bytes = 0;  ///< Length of a received message.
 };
 
@@ -142,7 +142,8 @@ class QueuePair {
   virtual std::uint32_t number() const = 0;
   /// Maximum bytes of an inline message, which the device copies while it is posted.
   virtual std::uint32_t inline_bytes() const = 0;
-  /// Connects the queue pair, which can then receive and send. Receives may be posted before.
+  /// Connects the queue pair, which can then receive and send. Receives may be posted before this
+  /// call.
   virtual void connect(const PairRoute& route) = 0;
   virtual int post_send(std::uint64_t id, std::span<const Piece> pieces, bool is_inline) = 0;
   virtual int post_receive(std::uint64_t id, const Piece& into) = 0;
