@@ -59,11 +59,11 @@ struct Shown {
 };
 
 /// `answers` must not be empty.
-Shown shown(std::vector<Answer> answers, const StatusFlags& flags) {
+Shown shown(std::vector<RankAnswer> answers, const StatusFlags& flags) {
   Shown shown;
   std::vector<RankReport> reports;
   json raw = json::array();
-  for (Answer& each : answers) {
+  for (RankAnswer& each : answers) {
     reports.push_back(std::move(each.report));
     raw.push_back(std::move(each.raw));
   }
@@ -85,7 +85,7 @@ Shown shown(std::vector<Answer> answers, const StatusFlags& flags) {
 
 /// Returns the exit status for the health of the jobs in the last survey.
 int run_status(const StatusFlags& flags) {
-  std::vector<Answer> answers = survey(flags.pid);
+  std::vector<RankAnswer> answers = survey(flags.pid);
   if (answers.empty()) {
     throw InvalidArgument(
         "no rank of this user runs on this host; jobs of other users, and jobs of one rank, are "

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(mccl::fuzz::Input(data, size).text());
   try {
     std::vector<RankReport> reports;
-    for (Answer& each : read_others(text, "the fuzzer", {})) {
+    for (RankAnswer& each : read_others(text, "the fuzzer", {})) {
       mccl::fuzz::require(each.raw.is_object(), "an answer without its text");
       reports.push_back(std::move(each.report));
     }

@@ -18,7 +18,7 @@
 namespace mccl::cli::sight {
 namespace {
 
-Answer unanswered(RankReport report) {
+RankAnswer unanswered(RankReport report) {
   json raw = {{"rank", report.rank}, {"error", report.trouble}};
   if (report.pid != 0) raw["pid"] = report.pid;
   return {std::move(report), std::move(raw)};
@@ -26,9 +26,9 @@ Answer unanswered(RankReport report) {
 
 /// Returns nothing for a rank that has ended. The rank's job is taken from the name of the rank's
 /// socket, so that a rank that does not answer is shown with the other ranks of its job.
-std::optional<Answer> ask_rank(const RankSocket& socket) {
+std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
-  Answer answer;
+  RankAnswer answer;
   try {
     const std::string text = ask(socket, node::kRequestStatus);
     answer = {parse_status(text, who), json::parse(text)};
@@ -48,11 +48,11 @@ std::optional<Answer> ask_rank(const RankSocket& socket) {
 
 /// Asks a rank on this host for the statuses of the other ranks of its job. Returns nothing if the
 /// rank does not answer.
-std::vector<Answer> ask_for_others(const RankSocket& socket, const std::vector<int>& known) {
+std::vector<RankAnswer> ask_for_others(const RankSocket& socket, const std::vector<int>& known) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   try {
-    std::vector<Answer> others = read_others(ask(socket, node::kRequestOthers), who, known);
-    for (Answer& each : others) each.report.job = socket.job;
+    std::vector<RankAnswer> others = read_others(ask(socket, node::kRequestOthers), who, known);
+    for (RankAnswer& each : others) each.report.job = socket.job;
     return others;
   } catch (const Error&) {
     return {};
@@ -78,10 +78,10 @@ struct SpreadJob {
 };
 
 std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
-                                   const std::vector<Answer>& answers) {
+                                   const std::vector<RankAnswer>& answers) {
   std::map<std::string, SpreadJob> jobs;
   std::map<std::string, int> sizes;
-  for (const Answer& each : answers) {
+  for (const RankAnswer& each : answers) {
     const RankReport& report = each.report;
     SpreadJob& job = jobs[report.job];
     job.known.push_back(report.rank);
@@ -99,13 +99,13 @@ std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
 }
 
 /// Parses the status of a rank on another host. `text` is empty if the rank did not answer.
-Answer read_other(int rank, const std::string& text) {
+RankAnswer read_other(int rank, const std::string& text) {
   RankReport report;
   report.rank = rank;
   report.trouble = "does not answer: its process is stopped or overloaded, or the network is slow";
   if (text.empty()) return unanswered(std::move(report));
   try {
-    Answer answer = {parse_status(text, "its status"), json::parse(text)};
+    RankAnswer answer = {parse_status(text, "its status"), json::parse(text)};
     if (answer.report.rank == rank) return answer;
     report.trouble = fmt::format("reports that it is rank {}", answer.report.rank);
   } catch (const InvalidArgument& error) {
@@ -116,12 +116,12 @@ Answer read_other(int rank, const std::string& text) {
 
 }  // namespace
 
-std::vector<Answer> read_others(std::string_view text, std::string_view who,
-                                std::span<const int> known) {
+std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
+                                    std::span<const int> known) {
   const json object = parse_json(text, who, "the statuses of other ranks");
   const Fields fields(object, who);
   fields.require_format("mccl others");
-  std::vector<Answer> others;
+  std::vector<RankAnswer> others;
   for (json each : fields.list("ranks")) {
     const Fields other(each, who);
     const int rank = static_cast<int>(other.integer("rank", 0, kMostRanks));
@@ -133,7 +133,7 @@ std::vector<Answer> read_others(std::string_view text, std::string_view who,
   return others;
 }
 
-std::vector<Answer> survey(std::optional<int> pid) {
+std::vector<RankAnswer> survey(std::optional<int> pid) {
   std::vector<RankSocket> sockets = find_ranks();
   if (pid) {
     std::vector<std::string> jobs;
@@ -142,14 +142,14 @@ std::vector<Answer> survey(std::optional<int> pid) {
       return std::ranges::find(jobs, each.job) == jobs.end();
     });
   }
-  std::vector<Answer> answers;
-  for (auto& each : ask_all<std::optional<Answer>>(sockets, ask_rank))
+  std::vector<RankAnswer> answers;
+  for (auto& each : ask_all<std::optional<RankAnswer>>(sockets, ask_rank))
     if (each) answers.push_back(*std::move(each));
   const std::vector<SpreadJob> spread = spread_jobs(sockets, answers);
   const auto ask_contact = [](const SpreadJob& job) {
     return ask_for_others(job.contact, job.known);
   };
-  for (auto& others : ask_all<std::vector<Answer>>(spread, ask_contact))
+  for (auto& others : ask_all<std::vector<RankAnswer>>(spread, ask_contact))
     std::ranges::move(others, std::back_inserter(answers));
   return answers;
 }

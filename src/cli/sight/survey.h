@@ -13,7 +13,7 @@
 namespace mccl::cli::sight {
 
 /// The status of one rank: parsed, and as JSON.
-struct Answer {
+struct RankAnswer {
   RankReport report;
   nlohmann::json raw;
 };
@@ -21,11 +21,11 @@ struct Answer {
 /// Returns the statuses of all ranks of this user's jobs that have a rank on this host, or only of
 /// the jobs of process `pid`. Empty if there is no such job. If a rank does not answer, its report
 /// has a `trouble`. Throws InvalidArgument if `pid` has no rank.
-std::vector<Answer> survey(std::optional<int> pid);
+std::vector<RankAnswer> survey(std::optional<int> pid);
 
 /// Parses a rank's answer to node::kRequestOthers: the statuses of the other ranks of its job.
 /// Skips the ranks in `known`. Throws InvalidArgument; the message begins with `who`.
-std::vector<Answer> read_others(std::string_view text, std::string_view who,
-                                std::span<const int> known);
+std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
+                                    std::span<const int> known);
 
 }  // namespace mccl::cli::sight
