@@ -24,8 +24,8 @@ ControlMessage piece(std::uint64_t request, std::size_t bytes) {
 }
 
 /// Two ranks, one of which asks.
-struct Scene {
-  Scene() {
+struct TwoRanks {
+  TwoRanks() {
     auto [near, far] = MemoryLink::make(std::size_t{1} << 20);
     peers_of_asking.connect(kAsked, std::move(near));
     peers_of_asked.connect(kAsking, std::move(far));
@@ -62,7 +62,7 @@ TEST(Reports, ArriveWholeWhateverTheirLength) {
   for (const std::size_t bytes :
        {std::size_t{1}, transport::kMostBlobBytes - 1, transport::kMostBlobBytes,
         transport::kMostBlobBytes + 1, Reports::kMostBytes}) {
-    Scene scene;
+    TwoRanks scene;
     scene.report = std::string(bytes, 'r');
     const std::future<void> complete = scene.asking.request();
     EXPECT_FALSE(is_ready(complete));
@@ -73,13 +73,13 @@ TEST(Reports, ArriveWholeWhateverTheirLength) {
 }
 
 TEST(Reports, ARankThatDoesNotAnswerHasAnEmptyReport) {
-  Scene scene;
+  TwoRanks scene;
   (void)scene.asking.request();
   EXPECT_EQ(scene.asking.take().at(kAsked), "");
 }
 
 TEST(Reports, AnAnswerToAnEarlierRequestIsDropped) {
-  Scene scene;
+  TwoRanks scene;
   (void)scene.asking.request();
   (void)scene.asking.take();
   scene.deliver();
@@ -91,13 +91,13 @@ TEST(Reports, AnAnswerToAnEarlierRequestIsDropped) {
 }
 
 TEST(Reports, APeerCannotMakeThisRankDescribeItselfWithoutPause) {
-  Scene scene;
+  TwoRanks scene;
   for (int i = 0; i < 100; ++i) scene.asked.hear(kAsking, {.kind = ControlKind::describe});
   EXPECT_LT(scene.made, 100);
 }
 
 TEST(Reports, APeerCannotFillTheMemoryOfTheRankThatAsks) {
-  Scene scene;
+  TwoRanks scene;
   (void)scene.asking.request();
   const auto send_without_end = [&] {
     for (std::size_t bytes = 0; bytes <= Reports::kMostBytes; bytes += transport::kMostBlobBytes)

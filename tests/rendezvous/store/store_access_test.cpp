@@ -71,7 +71,7 @@ TEST(StoreAccess, AnotherUserOfTheHostNeitherJoinsNorDisturbs) {
     GTEST_SKIP() << "no process can become another user";
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   const auto metrics = std::make_shared<Metrics>();
-  const auto store = make_tcp_store(address, 0, "", kAccessLimit, {"OFF", metrics});
+  const auto store = make_tcp_store(address, 0, "", kAccessLimit, {{.level = "OFF"}, metrics});
   for (const Keyless keyless : {Keyless::same_user, Keyless::anyone}) {
     const std::string said = in_child([&] {
       if (::setuid(mccl::testing::kOtherUser) != 0)

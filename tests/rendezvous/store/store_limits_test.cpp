@@ -60,7 +60,7 @@ struct Served {
   const std::string address = "127.0.0.1:" + std::to_string(port);
   const std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   const std::shared_ptr<Store> server =
-      make_tcp_store(address, 0, kJobKey, kPatience, {"WARN", metrics});
+      make_tcp_store(address, 0, kJobKey, kPatience, {{}, metrics});
 
   std::shared_ptr<Store> client(int rank) const {
     return make_tcp_store(address, rank, kJobKey, kPatience);
