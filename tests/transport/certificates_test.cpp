@@ -68,7 +68,7 @@ TEST_F(Certificates, AreNotEnoughWithoutTheKeyOfTheConnection) {
   const Outcome outcome = meet(site_.issue("rank0"), site_.issue("rank1"), test_key(std::byte{9}));
   EXPECT_EQ(outcome.near, State::failed);
   EXPECT_EQ(outcome.far, State::failed);
-  EXPECT_THAT(near_trouble(), HasSubstr("another process"));
+  EXPECT_THAT(near_trouble(), HasSubstr("end at different processes"));
 }
 
 TEST_F(Certificates, ARankWithTheKeyAloneIsRefused) {
