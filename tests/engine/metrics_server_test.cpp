@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -84,6 +88,28 @@ TEST(MetricsServer, NamesATakenPort) {
   }
   EXPECT_THROW(MetricsServer("127.0.0.1", 65536, one_rank), Error);
   EXPECT_THROW(MetricsServer("localhost", served.port, one_rank), Error);
+}
+
+TEST(MetricsServer, AChildOfAForkDoesNotKeepThePort) {
+  std::optional<Served> served(std::in_place);
+  const int port = served->port;
+  int to_child[2];
+  int to_parent[2];
+  ASSERT_EQ(::pipe(to_child), 0);
+  ASSERT_EQ(::pipe(to_parent), 0);
+  char byte = 0;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(to_child[1]);
+    served->server.abandon();
+    const bool told = ::write(to_parent[1], &byte, 1) == 1;
+    ::_exit(told && ::read(to_child[0], &byte, 1) == 0 ? 0 : 1);  // once the parent has finished
+  }
+  EXPECT_EQ(::read(to_parent[0], &byte, 1), 1);
+  served.reset();
+  EXPECT_NO_THROW(MetricsServer("127.0.0.1", port, one_rank));
+  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(MetricsServer, ClientsThatSayNothingDoNotDelayTheEnd) {

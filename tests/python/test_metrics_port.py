@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from free_port import PORTS, free_port
 from launching import ROOT, environment, program, wait_until
@@ -184,6 +185,24 @@ def test_only_the_loopback_interface_is_listened_at(port):
     connections = Path("/proc/net/tcp").read_text().splitlines()[1:]
     listening = [line.split()[1] for line in connections if line.split()[3] == "0A"]
     assert [each for each in listening if each.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
+
+
+def threads(pid: int) -> set[str]:
+    """Returns the names of the threads of a process's children."""
+    children = psutil.Process(pid).children()
+    paths = [path for child in children for path in Path(f"/proc/{child.pid}/task").glob("*/comm")]
+    return {path.read_text().strip() for path in paths}
+
+
+@pytest.mark.parametrize("more", [{}, {"MCCL_METRICS_PORT": "0"}])
+def test_no_thread_without_the_setting(more):
+    words = [program(), *BENCH, "300"]
+    with subprocess.Popen(words, env=environment(**more), stdout=subprocess.DEVNULL) as job:
+        try:
+            wait_until(lambda: "mccl progress" in threads(job.pid))
+            assert "mccl metrics" not in threads(job.pid)
+        finally:
+            job.terminate()
 
 
 def test_a_taken_port_is_a_warning_and_the_job_runs():
