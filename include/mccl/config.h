@@ -97,6 +97,10 @@ struct MCCL_API Config {
   std::string flight_recorder_file;
   /// Signal on which flight_recorder_file is also written: none, USR1, USR2
   std::string flight_recorder_signal = "none";
+  /// Rank r serves its metrics over HTTP at the port metrics_port + r; 0: not served
+  int metrics_port = 0;
+  /// IP address at which metrics_port listens
+  std::string metrics_addr = "127.0.0.1";
   int spin_us = 50;                ///< Microseconds to poll for data before sleeping
   bool calibrate = true;           ///< Measure links and memory when a job starts
   double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured

@@ -84,11 +84,12 @@ constexpr std::string_view kExpectations[] = {
 
 [[noreturn]] void refuse(const Setting& setting, std::string_view text, std::string_view label) {
   const bool is_one_of = setting.kind == SettingKind::choice || setting.accepts != nullptr;
-  const std::string_view wanted =
-      is_one_of ? "one of" : kExpectations[static_cast<std::size_t>(setting.kind)];
+  const bool is_list = setting.info.range.find(',') != std::string_view::npos;
+  std::string_view wanted = is_list ? "one of " : "";
+  if (!is_one_of) wanted = kExpectations[static_cast<std::size_t>(setting.kind)];
   const bool self_explaining =
       setting.kind == SettingKind::boolean || (setting.kind == SettingKind::text && !is_one_of);
-  const std::string_view separator = is_one_of ? " " : ", ";
+  const std::string_view separator = is_one_of ? "" : ", ";
   const auto nearest = is_one_of ? nearest_of(text, words_of(setting.info.range)) : std::nullopt;
   const std::string advice =
       nearest ? fmt::format("did you mean {}? Correct it", *nearest) : "correct it";

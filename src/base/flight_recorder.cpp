@@ -112,6 +112,11 @@ std::uint8_t FlightRecorder::index_of(std::string_view algorithm) {
   return static_cast<std::uint8_t>(index);
 }
 
+std::string_view FlightRecorder::algorithm_at(std::size_t index) const {
+  const std::lock_guard lock(mutex_);
+  return index < algorithms_.size() ? algorithms_[index] : std::string_view();
+}
+
 std::optional<FlightEntry> FlightRecorder::read(std::uint64_t number) const noexcept {
   const Slot& slot = slots_[number % kCalls];
   const std::uint64_t version = slot.version.load(std::memory_order_acquire);

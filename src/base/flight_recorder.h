@@ -79,6 +79,9 @@ class FlightRecorder {
   /// be freed. Returns 0 once 255 names are in use. May be called from any thread.
   std::uint8_t index_of(std::string_view algorithm);
 
+  /// The name whose index_of() is `index`; empty if there is none. May be called from any thread.
+  std::string_view algorithm_at(std::size_t index) const;
+
   /// Writes a call and returns its number. `number` is the number that an earlier write() of this
   /// call returned, or kNone for a new call. Returns a new number if the ring has overwritten the
   /// earlier entry. Must not be called by two threads at the same time.

@@ -260,6 +260,19 @@ constexpr SettingRow kRows[] = {
      "Signal on which a rank also writes flight_recorder_file. If the program handles the "
      "signal itself, its handler stays in place, and a warning is logged",
      {.kind = choice}},
+    {"metrics_port",
+     &Config::metrics_port,
+     "1 to 65535, or 0",
+     "Rank r serves its metrics at http://ADDRESS:PORT/metrics for Prometheus, where PORT is "
+     "metrics_port + r and ADDRESS is metrics_addr; 0: not served",
+     {.maximum = 65535}},
+    {"metrics_addr",
+     &Config::metrics_addr,
+     "an IP address",
+     "Address at which metrics_port listens; 0.0.0.0 or :: stand for all addresses of the host. "
+     "Any "
+     "process that reaches it can read the metrics",
+     {.accepts = is_ip_address}},
     {"spin_us",
      &Config::spin_us,
      "0 to 1000000 microseconds",

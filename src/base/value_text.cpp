@@ -134,7 +134,10 @@ std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"
 
 bool is_gid(std::string_view text) {
   constexpr std::string_view kKinds[] = {"roce_v2", "roce_v1", "infiniband", "ipv4", "ipv6"};
-  if (std::ranges::find(kKinds, text) != std::end(kKinds)) return true;
+  return std::ranges::find(kKinds, text) != std::end(kKinds) || is_ip_address(text);
+}
+
+bool is_ip_address(std::string_view text) {
   const std::string address(text);
   in6_addr bytes = {};
   return ::inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||

@@ -37,5 +37,7 @@ std::string in_quotes(std::string_view text);
 
 /// True if `text` is a kind of RDMA address (GID), such as "roce_v2", or an IPv4 or IPv6 address.
 bool is_gid(std::string_view text);
+/// True for an IPv4 address, or an IPv6 address without brackets.
+bool is_ip_address(std::string_view text);
 
 }  // namespace mccl

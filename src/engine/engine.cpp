@@ -154,6 +154,7 @@ Engine::Engine(EngineOptions options)
     ways[links_.describe(peer)].push_back(peer.number());
   }
   for (const auto& [way, ranks] : ways) log_.info("{}: {}", ranks_text(ranks), way);
+  start_metrics_server();
   if (size() == 1) return;
   status_server_.emplace(options_.config, *recorder_, log_,
                          StatusServer::Sources{[this] { return status_json(); },
@@ -291,6 +292,7 @@ void Engine::shutdown() noexcept {
   Engine::run_callbacks(lock);
   if (lock.owns_lock()) lock.unlock();
   if (status_server_) status_server_->stop();
+  metrics_server_.reset();
   if (!options_.wiring) return;
   // wiring->leave() blocks while this rank relays connections of other ranks. This rank's own
   // connection to the store is closed first, because the ranks that relay it wait in the same way.
@@ -370,6 +372,7 @@ void Engine::abandon_after_fork() noexcept {
     for (const pollfd& descriptor : open) ::close(descriptor.fd);
     driver_.abandon();
     if (status_server_) status_server_->abandon();
+    if (metrics_server_) metrics_server_->abandon();
     if (options_.wiring) options_.wiring->abandon_after_fork();
     // The engine must not be destroyed here, because its thread exists only in the parent.
     keep_for_ever(shared_from_this());

@@ -31,6 +31,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -45,6 +46,7 @@
 #include "engine/groups/groups.h"
 #include "engine/groups/inbox.h"
 #include "engine/links/link_maker.h"
+#include "engine/metrics_server.h"
 #include "engine/peers/heartbeats.h"
 #include "engine/peers/peers.h"
 #include "engine/peers/reports.h"
@@ -211,6 +213,15 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);
 
+  /// Time within which the driving thread must release the progress lock for a thread that reads
+  /// the engine's state. After that, the status contains `"answers": false` and no groups or peers.
+  static constexpr std::chrono::milliseconds kForTheDriver{500};
+
+  // Defined in engine_metrics.cpp:
+  void start_metrics_server();
+  std::optional<RankFigures> figures();
+  std::string_view state_of(WorldRank peer) const;  // under the progress lock
+
   // Defined in engine_status.cpp:
   nlohmann::ordered_json identity() const;
   nlohmann::ordered_json status();  // under the progress lock
@@ -278,7 +289,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Guarded by the inbox's lock, which is held during a fork: the child gets a consistent copy.
   GroupNames names_;
 
-  std::optional<StatusServer> status_server_;  ///< Empty for a job of one rank.
+  std::optional<StatusServer> status_server_;    ///< Empty for a job of one rank.
+  std::optional<MetricsServer> metrics_server_;  ///< Empty unless metrics_port is set.
   std::thread thread_;
   std::shared_ptr<void> at_termination_;  ///< Shuts the engine down on SIGTERM.
 };

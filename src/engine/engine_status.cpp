@@ -12,9 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Time within which the driving thread must release the progress lock. Otherwise the status
-/// contains `"answers": false` and no groups or peers.
-constexpr std::chrono::milliseconds kForTheDriver{500};
 /// Time within which the other ranks must answer. The client waits for two seconds in all.
 constexpr std::chrono::milliseconds kForTheOthers{800};
 
@@ -51,20 +48,6 @@ Json json_of(const Membership& membership) {
           {"members", std::move(members)}};
 }
 
-/// Bytes that passed through this rank's links to one peer, in all groups that exist.
-struct LinkBytes {
-  std::uint64_t sent = 0;
-  std::uint64_t received = 0;
-};
-
-void add_bytes(const GroupState& group, ByRank<WorldRank, LinkBytes>& bytes) {
-  group.channels().for_each_lane([&](const Lane& lane) {
-    LinkBytes& of_peer = bytes[group.membership().members[lane.peer()]];
-    of_peer.sent += lane.bytes_sent();
-    of_peer.received += lane.bytes_received();
-  });
-}
-
 }  // namespace
 
 /// Returns the part of the status that needs no lock.
@@ -97,17 +80,16 @@ Json Engine::status() {
     Json shown = json_of(group.membership());
     shown.update(json_of(group.status(now, heart_)));
     status["groups"].push_back(std::move(shown));
-    add_bytes(group, bytes);
   });
+  for (const auto& [link, each] : links_.bytes()) {
+    bytes[link.peer].sent += each.sent;
+    bytes[link.peer].received += each.received;
+  }
   for (WorldRank peer(0); peer.number() < size(); ++peer) {
     if (peer.number() == rank()) continue;
-    const bool silent = peers_.connected(peer) && heart_.has_fallen_silent(peer);
     status["peers"].push_back({{"rank", peer.number()},
                                {"transport", links_.transport_to(peer)},
-                               {"state", peers_.has_left(peer)     ? "left"
-                                         : !peers_.connected(peer) ? "lost"
-                                         : silent                  ? "silent"
-                                                                   : "connected"},
+                               {"state", state_of(peer)},
                                {"reason", peers_.lost(peer)},
                                {"bytes_sent", bytes[peer].sent},
                                {"bytes_received", bytes[peer].received}});

@@ -23,7 +23,8 @@ using Environment = std::map<std::string, std::string>;
 
 /// Returns a valid value other than the default, in the text form that get() returns.
 std::string some_value(const SettingInfo& info, std::mt19937& random) {
-  if (info.name == "rdma_gid") return fmt::format("10.9.0.{}", random() % 256);
+  if (info.name == "rdma_gid" || info.name == "metrics_addr")
+    return fmt::format("10.9.0.{}", random() % 256);
   if (info.type == "boolean") return random() % 2 ? "true" : "false";
   if (info.type == "integer") return std::to_string(1 + random() % test::most_of(info, 60000));
   if (info.type == "bytes") return std::to_string(4096 + random() % (1u << 28));
@@ -238,6 +239,18 @@ TEST(FromEnvironment, AGidIsAKindOrAnAddress) {
               HasSubstr("MCCL_RDMA_GID: expected one of roce_v2, roce_v1, infiniband, ipv4, ipv6, "
                         "or an address; found \"foo\"; correct it"));
   EXPECT_THAT(refusal([&] { read("roce_2"); }), HasSubstr("did you mean roce_v2?"));
+}
+
+TEST(FromEnvironment, TheAddressOfTheMetricsIsAnIpAddress) {
+  Config config;
+  for (const char* text : {"", "0.0.0.0", "::", "fe80::1"}) {
+    config.set("metrics_addr", text);
+    EXPECT_EQ(config.metrics_addr, text);
+  }
+  for (const char* text : {"localhost", "[::1]", "127.0.0.1:80", "127.0.0.1,0.0.0.0", "ipv6"}) {
+    EXPECT_THAT(refusal([&] { config.set("metrics_addr", text); }),
+                HasSubstr("metrics_addr: expected an IP address; found "));
+  }
 }
 
 TEST(FromEnvironment, AnEmptyJobKeyIsAnError) {

@@ -49,7 +49,7 @@ class Scene {
     for (std::size_t rail = 0; rail < rails; ++rail) {
       auto [near, far] = mccl::testing::MemoryLink::make();
       channels_.attach(Purpose::point_to_point, mccl::GroupRank(1), static_cast<std::uint8_t>(rail),
-                       static_cast<std::uint8_t>(rails), std::move(near));
+                       static_cast<std::uint8_t>(rails), std::move(near), bytes_);
       ends_.push_back(std::move(far));
     }
   }
@@ -201,6 +201,7 @@ class Scene {
   }
 
   const Membership group_;
+  mccl::engine::LinkBytes bytes_;
   Channels channels_;
   std::vector<std::unique_ptr<mccl::testing::MemoryLink>> ends_;  // peer's ends; null once it left
   std::vector<Posted> posted_;

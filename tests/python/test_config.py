@@ -38,6 +38,8 @@ def values_of(row):
     kind = row["type"]
     if row["name"] == "rdma_gid":
         return st.sampled_from(["", "roce_v2", "ipv6"]) | st.ip_addresses().map(str)
+    if row["name"] == "metrics_addr":
+        return st.ip_addresses().map(str)
     if kind == "boolean":
         return st.booleans()
     if kind == "bytes":

@@ -29,7 +29,7 @@ class MessagesEnd {
 
   void attach(int peer, std::uint8_t rail, std::uint8_t rails, std::unique_ptr<MemoryLink> link) {
     channels_.attach(transport::Purpose::point_to_point, GroupRank(peer), rail, rails,
-                     std::move(link));
+                     std::move(link), bytes_);
   }
 
   /// Posts a send of u8 elements, which must stay alive until the call is done.
@@ -95,6 +95,7 @@ class MessagesEnd {
   }
 
   const engine::Membership group_;
+  engine::LinkBytes bytes_;
   engine::Channels channels_;
   engine::Messages messages_;
   std::vector<Call> finished_;

@@ -25,6 +25,7 @@ void Completions::note(Operation& operation, FlightEntry::State state) noexcept 
 void Completions::finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept {
   if (operation->done()) return;
   if (counts()) {
+    ended_calls_.add(*operation);
     const Clock::time_point now = Clock::now();
     operation->flight.message = operation->message.number;
     FlightEntry entry = operation->flight_entry(error ? FlightEntry::failed : FlightEntry::done);
@@ -51,6 +52,7 @@ Clock::time_point Completions::begin_at_once() {
 void Completions::end_at_once(const Task& task, Clock::time_point begun, Cycles cycles) {
   ++at_once_;
   if (!counts()) return;
+  ended_calls_.add(task);
   FlightEntry entry = task.flight_entry(FlightEntry::done);
   entry.in_cycles = true;
   entry.started = cycles.begun;

@@ -2,7 +2,9 @@
 // wait for it. Also counts staging memory.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "engine/calls/operation.h"
+#include "mccl/compression.h"
 #include "mccl/metrics.h"
 #include "node/arena.h"
 
@@ -57,6 +60,24 @@ class Staging {
   bool closed_ = false;
 };
 
+/// Numbers of calls that ended, whether they succeeded or not.
+struct EndedCalls {
+  /// Number of algorithms that are told apart. Calls with another algorithm count as those without
+  /// one, which have index 0.
+  static constexpr std::size_t kMostAlgorithms = 20;
+
+  /// Indexed by collective, and by FlightEntry::algorithm.
+  std::array<std::array<std::uint64_t, kMostAlgorithms>, kCollectiveCount> by_algorithm = {};
+  std::array<std::uint64_t, kCodecCount> by_codec = {};
+
+  void add(const Task& task) {
+    const std::size_t algorithm = task.flight.algorithm;
+    ++by_algorithm[static_cast<std::size_t>(task.call.collective)]
+                  [algorithm < kMostAlgorithms ? algorithm : 0];
+    ++by_codec[static_cast<std::size_t>(task.call.coding.codec)];
+  }
+};
+
 /// Ends calls, and keeps those whose callbacks have not run. Used under the engine's progress lock,
 /// except where a comment says otherwise.
 class Completions {
@@ -99,6 +120,7 @@ class Completions {
 
   /// Sets whether calls are counted; true at first. Called from any thread.
   void count_calls(bool count) { counts_.store(count, std::memory_order_relaxed); }
+  const EndedCalls& ended_calls() const { return ended_calls_; }
   bool counts() const { return counts_.load(std::memory_order_relaxed); }
 
  private:
@@ -111,6 +133,7 @@ class Completions {
   const Log& log_;
   std::atomic<bool> counts_{true};
   std::uint32_t at_once_ = 0;
+  EndedCalls ended_calls_;
   OperationList with_callbacks_;
 };
 

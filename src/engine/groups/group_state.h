@@ -170,7 +170,6 @@ class GroupState {
   /// correct member sends.
   void hear(WorldRank peer, const ControlMessage& message);
   Channels& channels() { return channels_; }
-  const Channels& channels() const { return channels_; }
 
   // Defined in group_control.cpp: the agreement on which members survive.
 

@@ -286,7 +286,7 @@ std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> member
   for (const GroupRank member : members) {
     if (!statuses_[member]) late.push_back(member);
   }
-  std::ranges::sort(late, {}, &GroupRank::number);
+  std::sort(late.begin(), late.end());
   return late;
 }
 

@@ -55,7 +55,7 @@ Channel& Channels::open(Purpose purpose, GroupRank member) {
 }
 
 void Channels::attach(Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
-                      std::unique_ptr<transport::Link> link) {
+                      std::unique_ptr<transport::Link> link, LinkBytes& bytes) {
   if (closed_) return;
   Channel& channel = at(purpose, member);
   channel.requested = true;
@@ -64,7 +64,8 @@ void Channels::attach(Purpose purpose, GroupRank member, std::uint8_t rail, int 
   if (rail >= channel.lanes.size() || channel.has(rail)) return;  // the rail already has a link
   if (!channel.lost.empty()) link->lose_peer(transport::Loss::reported);
   departures_.push_back({group_.members[member], nullptr});
-  channel.lanes[rail] = std::make_unique<Lane>(std::move(link), member, payload_limit_, crc_);
+  channel.lanes[rail] =
+      std::make_unique<Lane>(std::move(link), member, payload_limit_, crc_, bytes);
   attached_();
 }
 

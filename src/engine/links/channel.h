@@ -57,9 +57,10 @@ class Channels {
   Channel& at(transport::Purpose purpose, GroupRank member);
 
   /// Attaches a link to the rail with index `rail` of the channel, which has `rails` rails. Drops
-  /// the link if that rail already has one, or after close().
+  /// the link if that rail already has one, or after close(). The link's bytes are added to
+  /// `bytes`, which must outlive this object.
   void attach(transport::Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
-              std::unique_ptr<transport::Link> link);
+              std::unique_ptr<transport::Link> link, LinkBytes& bytes);
   /// Records that the member is lost: no more links to it will be made.
   void lose(GroupRank member, const std::string& reason,
             transport::Loss loss = transport::Loss::reported);

@@ -51,7 +51,7 @@ bool Lane::push(Traffic& traffic) {
                                     : link_->write(payload_.subspan(sent_ - kFrameBytes));
     if (written == 0) return false;
     sent_ += written;
-    bytes_sent_ += written;
+    bytes_.sent += written;
     traffic.bytes_sent += written;
   }
   if (link_->borrowed() > 0) {
@@ -69,7 +69,7 @@ const Frame* Lane::incoming(Traffic& traffic) {
   if (bytes.empty()) return nullptr;
   incoming_ = decode_header(bytes);
   link_->consume(kFrameBytes);
-  bytes_received_ += kFrameBytes;
+  bytes_.received += kFrameBytes;
   traffic.bytes_received += kFrameBytes;
   accepted_ = false;
   received_ = 0;
@@ -85,7 +85,7 @@ bool Lane::read_payload(std::span<std::byte> destination, Traffic& traffic) {
     if (n == 0) return false;
     if (incoming_->has_crc) incoming_crc_ = kernels::crc32c(incoming_crc_, rest.first(n));
     received_ += n;
-    bytes_received_ += n;
+    bytes_.received += n;
     traffic.bytes_received += n;
   }
   return true;
@@ -104,7 +104,7 @@ bool Lane::consume_payload(std::size_t n, Traffic& traffic) {
   if (incoming_->has_crc) incoming_crc_ = kernels::crc32c(incoming_crc_, link_->peek(n).first(n));
   link_->consume(n);
   received_ += n;
-  bytes_received_ += n;
+  bytes_.received += n;
   traffic.bytes_received += n;
   return received_ == incoming_->payload_bytes;
 }
@@ -128,7 +128,7 @@ std::optional<Lane::Arriving> Lane::peek_message() {
 void Lane::consume_message(const Arriving& message) {
   if (message.frame.has_crc) check_payload(message.frame, kernels::crc32c(0, message.payload));
   link_->consume(kFrameBytes + message.payload.size());
-  bytes_received_ += kFrameBytes + message.payload.size();
+  bytes_.received += kFrameBytes + message.payload.size();
 }
 
 Frame Lane::decode_header(std::span<const std::byte> bytes) const {

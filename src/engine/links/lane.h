@@ -14,13 +14,25 @@
 
 namespace mccl::engine {
 
+/// Bytes of headers and payloads that passed through links.
+struct LinkBytes {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
 /// Sends and receives framed messages on one link, one at a time in each direction. Used under the
 /// engine's progress lock. Throws LinkClosed and CorruptionError.
 class Lane {
  public:
-  /// `peer` is the group rank of the member that the link leads to.
-  Lane(std::unique_ptr<transport::Link> link, GroupRank peer, std::size_t payload_limit, bool crc)
-      : link_(std::move(link)), peer_(peer), payload_limit_(payload_limit), crc_(crc) {}
+  /// `peer` is the group rank of the member that the link leads to. The lane adds its bytes to
+  /// `bytes`, which must outlive it.
+  Lane(std::unique_ptr<transport::Link> link, GroupRank peer, std::size_t payload_limit, bool crc,
+       LinkBytes& bytes)
+      : link_(std::move(link)),
+        peer_(peer),
+        payload_limit_(payload_limit),
+        crc_(crc),
+        bytes_(bytes) {}
 
   transport::Link& link() { return *link_; }
   /// Returns the link. The lane must not be used afterwards.
@@ -28,9 +40,6 @@ class Lane {
 
   /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }
-  /// Bytes of headers and payloads that passed through this lane.
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
-  std::uint64_t bytes_received() const { return bytes_received_; }
   /// Returns the time for which sent data has not reached the peer although other messages from the
   /// peer still arrive. Called at every heartbeat; `heard` is true if a message from the peer has
   /// arrived recently.
@@ -87,8 +96,7 @@ class Lane {
   const GroupRank peer_;
   const std::size_t payload_limit_;
   const bool crc_;
-  std::uint64_t bytes_sent_ = 0;
-  std::uint64_t bytes_received_ = 0;
+  LinkBytes& bytes_;
 
   bool sending_ = false;
   FrameBytes header_{};

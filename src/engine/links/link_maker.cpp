@@ -243,7 +243,7 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, P
   log_.debug("link {}, {} rank {} ({}, rail {}, group {:x}): {}", ++made_,
              peer < rank_ ? "to" : "from", peer, what, key.rail, key.group, link->description());
   channels.attach(key.purpose, channels.group().rank_of(peer), key.rail, rails(peer),
-                  std::move(link));
+                  std::move(link), bytes_[{peer, key.rail, transports_[place]->name()}]);
 }
 
 void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {

@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,18 @@
 #include "transport/transport.h"
 
 namespace mccl::engine {
+
+/// The links between this rank and a peer that use the same transport and the same rail, in all
+/// groups.
+struct LinkName {
+  WorldRank peer;
+  std::uint8_t rail = 0;
+  std::string_view transport = {};  ///< Never freed.
+
+  friend bool operator<(const LinkName& a, const LinkName& b) {
+    return std::tie(a.peer, a.rail, a.transport) < std::tie(b.peer, b.rail, b.transport);
+  }
+};
 
 /// Makes and closes the links of all groups on this rank, over all transports. Used under the
 /// engine's progress lock.
@@ -47,6 +60,9 @@ class LinkMaker {
   std::string describe(WorldRank peer) const;
   /// Name of the preferred transport to a peer; empty if no transport reaches it.
   std::string transport_to(WorldRank peer) const;
+
+  /// The bytes of all links made so far, including those of groups that have ended.
+  const std::map<LinkName, LinkBytes>& bytes() const { return bytes_; }
 
   /// equal_ways() and take_way() call the functions of the same name of the preferred transport to
   /// the peer.
@@ -139,6 +155,7 @@ class LinkMaker {
   /// by links in `making_`.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
   std::uint64_t made_ = 0;  ///< Links established so far.
+  std::map<LinkName, LinkBytes> bytes_;
   std::vector<transport::LinkEvent> broken_;
 };
 

@@ -53,8 +53,9 @@ TEST(Lane, CompletesASendOnlyAfterTheLinkHasReadItsMemory) {
   auto [near, far] = testing::MemoryLink::make();
   auto borrowing = std::make_unique<BorrowingLink>(std::move(near));
   BorrowingLink& link = *borrowing;
-  Lane sender(std::move(borrowing), GroupRank(1), 4096, true);
-  Lane receiver(std::move(far), GroupRank(0), 4096, true);
+  LinkBytes near_bytes, far_bytes;
+  Lane sender(std::move(borrowing), GroupRank(1), 4096, true, near_bytes);
+  Lane receiver(std::move(far), GroupRank(0), 4096, true, far_bytes);
 
   std::array<std::byte, 100> payload;
   payload.fill(std::byte{1});
@@ -77,6 +78,8 @@ TEST(Lane, CompletesASendOnlyAfterTheLinkHasReadItsMemory) {
   ASSERT_TRUE(receiver.read_payload(got, traffic));
   EXPECT_NO_THROW(receiver.finish_incoming());
   EXPECT_EQ(got[99], std::byte{1});
+  EXPECT_EQ(near_bytes.sent, sent);
+  EXPECT_EQ(far_bytes.received, sent);
 }
 
 TEST(Lane, ACorruptByteIsAnErrorOnlyWithChecksums) {
@@ -84,8 +87,9 @@ TEST(Lane, ACorruptByteIsAnErrorOnlyWithChecksums) {
     auto [near, far] = testing::MemoryLink::make();
     auto late = std::make_unique<BorrowingLink>(std::move(near));
     BorrowingLink& link = *late;
-    Lane sender(std::move(late), GroupRank(1), 4096, crc);
-    Lane receiver(std::move(far), GroupRank(0), 4096, crc);
+    LinkBytes near_bytes, far_bytes;
+    Lane sender(std::move(late), GroupRank(1), 4096, crc, near_bytes);
+    Lane receiver(std::move(far), GroupRank(0), 4096, crc, far_bytes);
     std::array<std::byte, 100> payload = {};
     Traffic traffic;
     sender.start(Frame{}, payload, 7);
