@@ -39,7 +39,7 @@ TEST(PlanLinks, RefuseUnknownContent) {
   EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 1], "rate": "fast"}])", "file", 2); }),
               HasSubstr("file: rate"));
   EXPECT_THAT(refusal([] { parse_links(R"([{"between": [0, 9]}])", "file", 2); }),
-              HasSubstr("two of the ranks 0 to 1"));
+              HasSubstr("two different ranks from 0 to 1"));
 }
 
 TEST(PlanLinks, ReportDisconnectedParts) {

@@ -98,7 +98,7 @@ TEST(CheckPaths, FindsUnconnectedHosts) {
   for (InterfacePath& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
   const auto findings = check_paths(hosts, paths, {});
   ASSERT_THAT(findings, SizeIs(3));
-  EXPECT_THAT(findings[2].what, HasSubstr("2 parts"));
+  EXPECT_THAT(findings[2].what, HasSubstr("2 groups that no connection joins"));
 }
 
 TEST(CheckPaths, DoesNotReportUntriedPathsAsBroken) {
@@ -117,7 +117,7 @@ TEST(Paths, AreRoutedWithoutACommonNetwork) {
   for (InterfacePath& path : paths) path.faults = {"Connection timed out", "Connection timed out"};
   const auto findings = check_paths(hosts, paths, {});
   ASSERT_THAT(findings, SizeIs(1));
-  EXPECT_THAT(findings[0].what, HasSubstr("2 parts"));
+  EXPECT_THAT(findings[0].what, HasSubstr("2 groups that no connection joins"));
 }
 
 /// Makes hosts without IPv4 addresses.

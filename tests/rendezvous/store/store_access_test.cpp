@@ -102,7 +102,8 @@ TEST(StoreAccess, AnotherHostThatReadsTheFileIsRefused) {
   if (!hosts.ready()) GTEST_SKIP() << "`ip netns` cannot make hosts here (it needs root)";
   const std::string said = in_child([&] {
     hosts.enter(0);
-    const auto store = make_tcp_store("10.77.0.1:29400", 0, "", kAccessLimit, {{.level = "OFF"}, nullptr});
+    const auto store =
+        make_tcp_store("10.77.0.1:29400", 0, "", kAccessLimit, {{.level = "OFF"}, nullptr});
     return in_child([&] {
       hosts.enter(1);
       Entrance entrance;
@@ -122,7 +123,8 @@ TEST(StoreAccess, AnotherHostThatReadsTheFileIsRefused) {
 TEST(StoreAccess, OnlyOpenClientsReachAnOpenServer) {
   const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
   const Party anyone = {.keyless = Keyless::anyone};
-  const auto store = make_tcp_store_for(anyone, address, 0, kAccessLimit, {{.level = "OFF"}, nullptr});
+  const auto store =
+      make_tcp_store_for(anyone, address, 0, kAccessLimit, {{.level = "OFF"}, nullptr});
   EXPECT_EQ(in_child([&] { return set_value(address, 1, anyone, kAccessLimit); }), "done");
   EXPECT_THAT(in_child([&] { return set_value(address, 2, {}, 300ms); }),
               HasSubstr("MCCL_REQUIRE_KEY=0"));
