@@ -6,6 +6,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "base/thread.h"
@@ -21,13 +22,21 @@ void run_interruptibly(Action&& action, Result& result) {
   constexpr std::chrono::milliseconds kSignalInterval{50};
   const auto task = std::make_shared<std::packaged_task<Result()>>(std::forward<Action>(action));
   std::future<Result> answer = task->get_future();
-  start_thread("mccl join", [task] { (*task)(); }).detach();
+  std::thread thread = start_thread("mccl join", [task] { (*task)(); });
   while (true) {
     {
       const nanobind::gil_scoped_release without_gil;
-      if (answer.wait_for(kSignalInterval) == std::future_status::ready) break;
+      if (answer.wait_for(kSignalInterval) == std::future_status::ready) {
+        // OpenSSL takes a lock when a thread ends. If the program forked at that moment, the lock
+        // would stay locked in the child, which could then not end.
+        thread.join();
+        break;
+      }
     }
-    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+    if (PyErr_CheckSignals() != 0) {
+      thread.detach();
+      throw nanobind::python_error();
+    }
   }
   result = answer.get();
 }

@@ -200,16 +200,19 @@ class Top(App[int]):
             self._program,
             *self._command,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
             limit=1 << 28,
         )
         try:
-            while line := await status.stdout.readline():
-                self.view.refresh(json.loads(line), time.monotonic())
-                self.draw()
-            reason = (await status.stderr.read()).decode(errors="replace").strip()
-            code = await status.wait()
-            self.exit(2 if code == 2 else 0, message=reason or "the jobs have ended")
+            error = None
+            while (line := await status.stdout.readline()) and not error:
+                if not line.rstrip().endswith(b"}"):  # only an error takes several lines
+                    line += await status.stdout.read()
+                shown = json.loads(line)
+                error = shown.get("error")
+                if not error:
+                    self.view.refresh(shown, time.monotonic())
+                    self.draw()
+            self.exit(2 if error else 0, message=f"mccl top: {error or 'the jobs have ended'}")
         finally:
             if status.returncode is None:
                 status.terminate()

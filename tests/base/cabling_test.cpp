@@ -67,7 +67,7 @@ TEST(Cabling, RefusesCablesThatJoinNoTwoRanks) {
   for (const auto& [a, b] : {std::pair(0, 0), std::pair(-1, 2), std::pair(1, 4)}) {
     const std::vector<Cable> cables = {{.a = a, .b = b}};
     EXPECT_THAT([&] { Cabling(4, cables); },
-                ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("two of the ranks 0 to 3")));
+                ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("two different ranks from 0 to 3")));
   }
 }
 

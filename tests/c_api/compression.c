@@ -147,7 +147,7 @@ static void ask_wrongly(Rank* rank) {
   CHECK_REFUSED(mccl_all_reduce(g, x, y, 4, MCCL_F32, MCCL_SUM, &options, NULL),
                 "topk_ratio is 0.5");
   options.compression = NULL;
-  CHECK_REFUSED(mccl_all_reduce(g, x, y, 4, MCCL_F32, MCCL_SUM, &options, NULL), "that is NULL");
+  CHECK_REFUSED(mccl_all_reduce(g, x, y, 4, MCCL_F32, MCCL_SUM, &options, NULL), "is NULL");
   options.compression = "topk";
   options.topk_ratio = 1.5;
   CHECK_REFUSED(mccl_all_reduce(g, x, y, 4, MCCL_F32, MCCL_SUM, &options, NULL), "1.5");

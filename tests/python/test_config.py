@@ -101,7 +101,7 @@ def test_fault_32_misspelt_names_are_refused_with_the_nearest():
         MCCLConfig.from_dict({"portbase": 1})
     with pytest.raises(ValueError, match="did you mean chunk_bytes"):
         init(chunk_byte=1)
-    with pytest.raises(ValueError, match="Python name is port_base"):
+    with pytest.raises(ValueError, match="use the name of its setting, port_base"):
         init({"MCCL_PORT_BASE": 1})
     with pytest.raises(ValueError, match="name of a setting"):
         init({3: 1})

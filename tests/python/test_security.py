@@ -75,6 +75,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         ("kMostUnsentBytes",),
         "Peers.APeerThatDoesNotReadIsLostBeforeItsQueueGrowsLarge",
     ),
+    "status reports for `mccl status` on another host": (
+        ("kMostBytes", "kFresh"),
+        "Reports.APeerCannotFillTheMemoryOfTheRankThatAsks",
+    ),
     "messages about groups that do not exist yet": (
         ("kMostBytesOfPeer",),
         "UnmadeGroups.TooManyMessagesFromOnePeerAreItsError",

@@ -6,6 +6,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from launching import program, wait_until
 
@@ -97,20 +98,29 @@ class Terminal:
         self._run("kill-server")
 
 
+def rank_of(pid: int) -> int | None:
+    """Returns a process that `pid` has started, once it answers `mccl status`."""
+    for each in psutil.Process(pid).children():
+        done = subprocess.run([program(), "status", str(each.pid)], capture_output=True)
+        if done.returncode == 0:
+            return each.pid
+    return None
+
+
 @pytest.fixture
 def job() -> Iterator[int]:
+    """A job of two ranks, which calls all_reduce for minutes; returns a rank's process."""
     words = [program(), "bench", "all_reduce", "--sizes", "8", "--seconds", "300", "--no-bounds"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bench:
         try:
-            yield bench.pid
+            yield wait_until(lambda: rank_of(bench.pid))
         finally:
             bench.terminate()
 
 
 def test_the_view_shows_a_running_job_until_it_ends(job, tmp_path, monkeypatch):
-    wait_until(lambda: subprocess.run([program(), "status"], capture_output=True).returncode == 0)
     monkeypatch.chdir(tmp_path)
-    terminal = Terminal(f"{program()} top --every 0.2")
+    terminal = Terminal(f"{program()} top {job} --every 0.2")
     try:
         assert terminal.shows("healthy: 2 ranks", "calls/s", "sorted by rank")
         terminal.type("s")

@@ -132,7 +132,7 @@ def test_bfloat16(alone):
         (np.broadcast_to(0.0, (2, 3)), "not in C order"),
         (np.zeros(6), r"out is float64 of shape \(6,\); expected float64 of shape \(2, 3\)"),
         (np.zeros((2, 3), "f4"), r"out is float32 of shape \(2, 3\); expected float64"),
-        (np.zeros((2, 3), ">f8"), "dtype >f8"),
+        (np.zeros((2, 3), ">f8"), "dtype of the array is >f8"),
         (np.float64(1), "out is a float64; expected an array"),
         ([0.0] * 6, "out is a list; expected an array"),
         (b"123456", "out is read-only"),
