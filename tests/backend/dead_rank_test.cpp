@@ -66,6 +66,38 @@ TEST_P(KilledBehindALateRank, EndsTheCallOfEveryWaitingRank) {
   }
 }
 
+/// Ends with an error on rank 0, whatever way rank 1 goes.
+void receive_from_any(Context& context, const Processes::Say& say) {
+  Group& world = *context.world();
+  all_reduce<4>(world);
+  if (context.rank() == 1) {
+    say("here");
+    return;
+  }
+  char token = 0;
+  world.recv({&token, 1, DType::u8}, kAnySource, 0).wait();
+}
+
+TEST(ADeadRank, EndsReceivesFromAnyRank) {
+  Processes job(3, [](Context& context, const Processes::Say& say) {
+    receive_from_any(context, say);
+    for (;;) ::pause();
+  });
+  ASSERT_EQ(job.line(1), "here");
+  job.signal(1, SIGKILL);
+  for (const int rank : {0, 2}) {
+    const std::string error = job.line(rank, std::chrono::seconds(10));
+    EXPECT_NE(error.find("rank 1 is gone"), std::string::npos) << error;
+  }
+}
+
+TEST(ARankThatHasLeft, EndsReceivesFromAnyRankIfItWasTheLast) {
+  Processes job(2, receive_from_any);
+  ASSERT_EQ(job.line(1), "here");
+  const std::string error = job.line(0, std::chrono::seconds(10));
+  EXPECT_NE(error.find("rank 1 is gone"), std::string::npos) << error;
+}
+
 class BehindALateRank : public ::testing::TestWithParam<const char*> {
  protected:
   Processes::Options options() const {

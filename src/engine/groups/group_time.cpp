@@ -94,11 +94,21 @@ bool GroupState::fail_when_late(Clock::time_point now) {
   return true;
 }
 
-/// Fails the group if a collective makes no progress after a member has died. A collective that
-/// still makes progress may complete with data that the dead member sent.
+/// Returns a pending receive that matches a message of any member, or null.
+const Call* GroupState::receive_from_any() const {
+  for (const Operation& message : messages_.pending())
+    if (message.call.collective == Collective::recv && message.call.peer < 0) return &message.call;
+  return nullptr;
+}
+
+/// Fails the group if a collective, or a receive from any member, makes no progress after a member
+/// has died. A collective that still makes progress may complete with data that the dead member
+/// sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
-  const Call* const call = first_call();
-  if (!dead_.valid() || !call) return false;
+  if (!dead_.valid()) return false;
+  const Call* const first = first_call();
+  const Call* const call = first ? first : receive_from_any();
+  if (!call) return false;
   const Clock::duration grace = fell_silent_ ? Clock::duration::zero() : kDeathGrace;
   if (now - std::max(lost_at_, collectives_moved_) < grace) return false;
   fail({FailureKind::peer, why_dead(), *call, membership_.rank});
@@ -128,12 +138,29 @@ bool GroupState::fail_without_the_gone() {
     if (carrier_ && Clock::now() - ending->heard < kForTheLastMessages) continue;
     return fail_without(member, call);
   }
-  if (!carrier_) return false;
+  if (!carrier_) {
+    const Call* const call = receive_from_any();
+    const GroupRank gone = call ? last_gone() : GroupRank();
+    return gone.valid() && fail_without(gone, *call);
+  }
   for (const Operation& message : carrier_->messages()) {
     const GroupRank member = gone_of(message.call);
     if (member.valid()) return fail_without(member, message.call);
   }
   return false;
+}
+
+/// Returns a member that has destroyed the group, if all other members have, and all their messages
+/// were received. Invalid otherwise.
+GroupRank GroupState::last_gone() {
+  GroupRank gone;
+  for (GroupRank member(0); member < endings_.end_rank(); ++member) {
+    if (member == membership_.rank) continue;
+    if (!endings_[member] || channels_.at(transport::Purpose::point_to_point, member).connected())
+      return {};
+    gone = member;
+  }
+  return gone;
 }
 
 /// Returns a member that this message of the carrier needs and that has destroyed the group.
