@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import program, wait_until
+from launching import BUILD, program, wait_until
 
 
 def run(*words: object, status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -214,3 +215,25 @@ def test_records_that_are_damaged_or_of_two_jobs(job, tmp_path):
     files[0].write_text(whole.replace('"version":1', '"version":2'))
     assert "another version" in run("trace", *files, status=2).stderr
     assert "nowhere" in run("trace", tmp_path / "nowhere.json", status=2).stderr
+
+
+def nvtx_headers() -> str:
+    """Returns the folder of the headers with which MCCL was built; empty if there was none."""
+    cache = (BUILD / "CMakeCache.txt").read_text() if (BUILD / "CMakeCache.txt").exists() else ""
+    found = re.search(r"^MCCL_NVTX_HEADERS:\w+=(.+)$", cache, re.M)
+    return found[1] if found and not found[1].endswith("NOTFOUND") else ""
+
+
+def test_a_profiler_sees_each_call_with_its_size(tmp_path):
+    headers = nvtx_headers()
+    if not headers:
+        pytest.skip("MCCL was built without the headers of NVTX")
+    recorder = tmp_path / "recorder.so"
+    source = Path(__file__).with_name("nvtx_recorder.c")
+    subprocess.run(["cc", "-shared", "-fPIC", f"-I{headers}", "-o", recorder, source], check=True)
+    words = ("bench", "broadcast", "--sizes", "4K", "--iterations", "2", "--no-bounds")
+    environment = {**os.environ, "NVTX_INJECTION64_PATH": str(recorder)}
+    done = subprocess.run([program(), *words], env=environment, capture_output=True, text=True)
+    seen = done.stderr.splitlines()
+    assert done.returncode == 0 and "nvtx domain mccl" in seen, done
+    assert "nvtx range broadcast 4096" in seen and "nvtx end" in seen
