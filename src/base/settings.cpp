@@ -53,9 +53,10 @@ constexpr SettingRow kRows[] = {
      &Config::backend,
      "auto, native, mpi, nccl, cuda",
      "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI "
-     "library, whose mpirun or srun starts the ranks. nccl, cuda: NCCL, or MCCL's own "
-     "kernels inside a host, run the collectives on GPU memory that they support, with "
-     "one GPU per rank; native runs the rest. auto: native, and the faster of nccl and "
+     "library, whose mpirun or srun starts the ranks. nccl: NCCL runs the "
+     "collectives on GPU memory that it supports. cuda: MCCL's own kernels do so, inside one "
+     "host. Both need one GPU per rank, and native runs all other calls. auto: native, and the "
+     "faster of nccl and "
      "cuda if all ranks call with GPU memory",
      {.kind = choice}},
     {"transport",
@@ -121,8 +122,9 @@ constexpr SettingRow kRows[] = {
      "and NAME.3, and the oldest is removed",
      {.minimum = 4 * kKiB, .maximum = 1024.0 * kGiB}},
     {"listen_addr", &Config::listen_addr, "addresses or host names, comma-separated",
-     "Addresses at which this rank listens; several addresses, or one several times, "
-     "give several links per pair; empty: found from the routes"},
+     "Addresses at which this rank listens. Each entry gives one link per pair of ranks, also "
+     "if an address is listed more than once; empty: all addresses of the interfaces in use, or "
+     "loopback if all ranks run on this host"},
     {"link_profile",
      &Config::link_profile,
      "ethernet, thunderbolt",
@@ -163,7 +165,7 @@ constexpr SettingRow kRows[] = {
     {"fast_math",
      &Config::fast_math,
      "true, false",
-     "GPU kernels may fuse a multiplication and an addition, and may not recognise NaN; false: "
+     "GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN; false: "
      "they follow IEEE 754",
      {.only_with = kWithGpu}},
     {"gpu_threshold",
@@ -216,7 +218,8 @@ constexpr SettingRow kRows[] = {
     {"socket_buffer_bytes",
      &Config::socket_buffer_bytes,
      "4K to 1G, or 0",
-     "Size of the send and receive buffer of each TCP socket; 0: set by link_profile",
+     "Size of the send and receive buffer of each TCP socket; 0: 4 MiB with "
+     "link_profile=thunderbolt, else the system's default",
      {.minimum = 4 * kKiB, .maximum = kGiB}},
     {"pinned_limit_bytes",
      &Config::pinned_limit_bytes,
@@ -235,14 +238,14 @@ constexpr SettingRow kRows[] = {
     {"connect_timeout",
      &Config::connect_timeout,
      "0.001 to 31536000 seconds",
-     "Seconds to wait for the other ranks at start-up, and, after a group is destroyed, "
-     "for a rank that does not accept the data still to be sent to it",
+     "Seconds to wait for the other ranks at start-up. After a group is destroyed, also the time "
+     "without progress after which a link with unsent data is given up",
      {.minimum = 0.001, .maximum = kYear}},
     {"liveness_interval",
      &Config::liveness_interval,
      "0.001 to 31536000 seconds",
-     "Seconds without data from a rank (stopped, or its host or cable lost) after which "
-     "the others consider it dead",
+     "Seconds without data from a rank after which the others consider it dead, for example "
+     "because its process is stopped or its cable is cut",
      {.must_agree = true, .minimum = 0.001, .maximum = kYear}},
     {"warn_after",
      &Config::warn_after,

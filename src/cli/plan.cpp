@@ -92,7 +92,7 @@ std::vector<Question> questions_of(const PlanFlags& flags) {
   if (std::erase(calls.routines, bench::Routine::sendrecv) > 0 &&
       std::ranges::find(flags.calls.routines, "all") == flags.calls.routines.end()) {
     throw InvalidArgument(
-        "sendrecv is not a collective: it has no schedule, and its bytes are sent unchanged");
+        "sendrecv is not a collective, so mccl plan cannot predict it; choose a collective");
   }
   if (calls.root >= flags.ranks) {
     throw InvalidArgument(

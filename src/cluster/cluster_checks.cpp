@@ -165,7 +165,7 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
   if (name == "python" || name == "numpy") {
     findings.push_back({"version-differs", Severity::note,
                         fmt::format("versions of {} differ", name), list_of(values),
-                        "programs may behave differently there", ""});
+                        "programs may behave differently on these hosts", ""});
     return;
   }
   findings.push_back(

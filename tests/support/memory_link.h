@@ -83,7 +83,7 @@ class MemoryLink final : public transport::Link {
 
   void consume(std::size_t n) override {
     if (n > arrived_.size()) {
-      throw InvalidArgument(fmt::format("consume of {} bytes: only {} are available ({})", n,
+      throw InvalidArgument(fmt::format("cannot consume {} bytes: only {} are available ({})", n,
                                         arrived_.size(), description()));
     }
     arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(n));

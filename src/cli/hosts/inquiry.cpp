@@ -263,8 +263,8 @@ void Inquiry::start_probes() {
     Line& line = *lines_[host];
     if (!asked_[host].reached || !asked_[host].ports.empty()) continue;
     asked_[host].probe_fault = fmt::format(
-        "{} probe does not listen: {}", line.program,
-        line.session && line.session->ended() ? error_text(*line.session) : "it does not answer");
+        "{} probe did not start to listen: {}", line.program,
+        line.session && line.session->ended() ? error_text(*line.session) : "no answer");
     line.session.reset();
   }
 }

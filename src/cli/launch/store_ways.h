@@ -111,8 +111,8 @@ class StoreWays {
                 "these hosts (see AllowStreamLocalForwarding and AllowTcpForwarding in "
                 "sshd_config)";
       complaints.push_back(
-          fmt::format("{}: {}. If it does not reach that host, torch programs need "
-                      "init_method=\"mccl://\" instead of env://",
+          fmt::format("{}: {}. If this host cannot connect to the host of rank 0, torch programs "
+                      "need init_method=\"mccl://\" instead of env://",
                       text_of(job_.hosts[way->host]), why));
     }
     return complaints;

@@ -132,8 +132,8 @@ void RdmaLink::consume(std::size_t n) {
   const std::size_t joined = seam_end_ - seam_begin_;
   const std::size_t there = joined != 0 ? joined : pair_->front().size();
   if (n > there) {
-    throw InvalidArgument(
-        fmt::format("consume of {} bytes: only {} are available ({})", n, there, description()));
+    throw InvalidArgument(fmt::format("cannot consume {} bytes: only {} are available ({})", n,
+                                      there, description()));
   }
   if (joined == 0) moved_.taken_in_place += n;
   drop(n);

@@ -142,7 +142,7 @@ std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
 
 void ShmLink::consume(std::size_t n) {
   if (n > in_.seen()) {
-    throw InvalidArgument(fmt::format("consume of {} bytes: only {} are available ({})", n,
+    throw InvalidArgument(fmt::format("cannot consume {} bytes: only {} are available ({})", n,
                                       in_.seen(), description()));
   }
   if (n == 0) return;

@@ -193,7 +193,7 @@ std::span<const std::byte> TcpLink::peek(std::size_t at_least) {
 
 void TcpLink::consume(std::size_t n) {
   if (n > buffered()) {
-    throw InvalidArgument(fmt::format("consume of {} bytes: only {} are available ({})", n,
+    throw InvalidArgument(fmt::format("cannot consume {} bytes: only {} are available ({})", n,
                                       buffered(), description_));
   }
   begin_ += n;
