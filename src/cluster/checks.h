@@ -63,8 +63,8 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Co
 std::vector<Finding> check_paths(std::span<const HostFacts> hosts,
                                  std::span<const InterfacePath> paths, const Connectivity& joined);
 
-/// Returns the instructions to install mccl on the host. Used if mccl is missing or its version
-/// differs. The instructions build mccl from source, because no package index offers it.
+/// Returns the instructions to install mccl on the host. Used if the host has no mccl, or another
+/// version of it. The instructions build mccl from source, because no package index offers it.
 std::string how_to_install(const std::string& host);
 
 }  // namespace mccl::cluster

@@ -257,7 +257,7 @@ TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectiv
   TopologyChoice choice;
   std::vector<Wire> complete;
   std::vector<Wire> all = joined.networks;
-  // If there are only two hosts, a cable also counts as a network.
+  // A cable between the only two hosts joins all hosts, so it counts as a network, too.
   for (const CableLink& link : joined.links)
     if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
   for (const Wire& wire : all) {

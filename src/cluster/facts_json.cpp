@@ -87,7 +87,7 @@ json example_of_facts() {
   return facts;
 }
 
-/// Describes, for people, the values that are valid in the place of `example`.
+/// Describes, for people, the type that a value must have to be valid where `example` stands.
 std::string text_of_form(const json& example) {
   if (example == "unlimited") return "a number or \"unlimited\"";
   if (example.is_string()) return "text";

@@ -22,8 +22,8 @@ struct Finding {
   std::string where;  ///< The hosts concerned, with the interface, port or GPUs if known.
   std::string why;    ///< Consequences of the fault.
   std::string cure;   ///< Advice, often a command that fixes the fault. May be empty.
-  /// A command that root can safely run without review, on the host named by `where`. Empty if
-  /// there is none.
+  /// A command that root can safely run without review, on the host named by `where`. Empty if no
+  /// such command exists.
   std::string fix = {};
   std::string undo = {};  ///< Command that reverses `fix`.
 

@@ -41,8 +41,8 @@ struct Interface {
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
-  /// False for loopback, and for bridges and tunnels: for example, bridges of containers have the
-  /// same addresses on every host, but lead to no other host.
+  /// False for loopback, bridges and tunnels. For example, the bridges of containers have the same
+  /// addresses on every host, but lead to no other host.
   bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
   std::vector<Network> ipv4() const;
   bool has_ipv4() const { return !ipv4().empty(); }
@@ -152,8 +152,9 @@ struct HostFacts {
 /// Returns the hosts' names, separated by commas.
 std::string names_of(std::span<const HostFacts> hosts);
 
-/// Prefix of the folders in /tmp that mark an unconfirmed set-up. A guard process waits to undo the
-/// set-up if it is not confirmed, and touches the file `waits` in that folder every second.
+/// Prefix of the names of folders in /tmp, each of which belongs to a set-up that is not confirmed
+/// yet. A guard process, which undoes the set-up if it is never confirmed, touches the file `waits`
+/// in the folder every second.
 inline constexpr const char* kGuardPrefix = "mccl-setup-";
 
 }  // namespace mccl::cluster

@@ -78,15 +78,15 @@ Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> 
 /// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
-/// Adds each link whose ends are both absent from `joined`.
+/// Adds each of `links` whose two ends are both absent from `joined`.
 void add_links(Connectivity& joined, std::span<const CableLink> links);
 
 /// Returns the sum of the rates of each pair's cables. A cable of unknown rate counts as fast as
 /// the slowest cable of known rate.
 Capacities capacities_of(int hosts, std::span<const CableLink> links);
 
-/// Returns the connected components of the graph whose edges are `pairs`, as sets of hosts. The
-/// largest set is the first.
+/// Returns the connected components of the graph whose vertices are the hosts and whose edges are
+/// `pairs`. The largest component is the first.
 std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs);
 
 /// own_end() returns the link's end at this host, and other_end() returns the opposite end.

@@ -59,8 +59,8 @@ std::string text_of(const Network& network);
 /// Returns the IPv4 netmask of the prefix, such as 255.255.255.252 for 30 bits.
 IpAddress mask_of(int prefix_bits);
 /// Returns the prefix length of a netmask, either "255.255.255.252" or "0xfffffffc" (the notation
-/// of macOS's ifconfig). Empty if the text is no mask, or if the one bits of the mask are not
-/// contiguous.
+/// of macOS's ifconfig). Empty if the text is not a netmask, or if the one bits of the netmask are
+/// not contiguous.
 std::optional<int> prefix_of_mask(std::string_view text);
 
 }  // namespace mccl::cluster

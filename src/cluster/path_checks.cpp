@@ -18,8 +18,8 @@ namespace {
 constexpr int kFastLink = 10'000;
 constexpr double kEnough = 0.5;         ///< Minimum share of the nominal rate.
 constexpr double kEnoughOfFast = 0.25;  ///< Minimum share of a nominal rate above kFastLink.
-/// A link whose hardware reports no rate is slow if the median of such links is more than this many
-/// times faster.
+/// A path whose hardware reports no rate is slow if the median rate of all such paths is more than
+/// this many times its own rate.
 constexpr double kFarFromOthers = 6;
 constexpr double kLongLatency = 2e-3;  ///< Latency above which a note is added, in seconds.
 
@@ -46,8 +46,9 @@ const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const Inte
   return found == paths.end() ? nullptr : &*found;
 }
 
-/// States whether a cable or a network joins two ends. `others`: at least one end is joined, but
-/// only to other ends. `unknown`: neither end is joined to any other end.
+/// States whether a cable or a network joins two ends, A and B. `others`: A and B are not joined,
+/// but at least one of them is joined to another end. `unknown`: neither A nor B is joined to any
+/// end.
 enum class Hearing { unknown, each_other, others };
 
 Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {
@@ -171,7 +172,7 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Interfa
     if (!path.tried || path.all_ports_good() || (path.routed && !path.good())) continue;
     const InterfacePath* back = reverse_of(paths, path);
     if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
-      // This fault is reported once for both directions.
+      // One finding covers both directions of the path.
       if (path.from < path.to || back == nullptr)
         findings.push_back(not_joined(hosts, joined, path));
       continue;

@@ -44,8 +44,9 @@ struct InterfacePath {
 /// routed path to each address of that host.
 std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
 
-/// Returns one value per path: true if the measured rate is much lower than the hardware's rate. If
-/// the hardware reports no rate, the median of the rates of such paths is used instead.
+/// Returns one value per path: true if the measured rate is much lower than the hardware's rate.
+/// The rate of a path whose hardware reports no rate is compared with the median rate of all such
+/// paths.
 std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
 
 /// Returns a table with one line per path, for people. If there are very many paths, shows only

@@ -29,8 +29,8 @@ T value_at(const nlohmann::json& object, const char* key) {
   }
 }
 
-/// Parses the output of json_of(). Nothing in it is trusted: an invalid value is dropped and
-/// usually adds a finding to `odd`. `host` is the displayed name of the host.
+/// Parses the output of json_of(). The JSON is untrusted: an invalid value is dropped, and usually
+/// adds a finding to HostFacts::odd. `host` is the displayed name of the host.
 HostFacts read_facts(const std::string& host, const nlohmann::json& said);
 
 /// Adds every private IPv4 address and network in the text to `in_use`; `by` describes their use. A

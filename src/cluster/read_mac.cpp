@@ -110,8 +110,8 @@ InterfaceKind medium_of(std::string_view name) {
 }
 
 /// False for temporary, deprecated, unusable, loopback and link-local addresses. `words` is a line
-/// such as "inet6 2001:db8::1 prefixlen 64 autoconf secured". A link-local address has a zone after
-/// "%".
+/// such as "inet6 2001:db8::1 prefixlen 64 autoconf secured". A link-local address is recognised by
+/// its zone, such as "%en5".
 bool is_lasting(const std::vector<std::string_view>& words) {
   const auto says = [&](std::string_view word) {
     return std::ranges::find(words, word) != words.end();

@@ -121,7 +121,7 @@ std::vector<double> levels_of(const Capacities& capacities) {
   return levels;
 }
 
-/// Handles two hosts, for which one cable is a ring.
+/// Returns the answer for two hosts, for which a single cable counts as a ring.
 RingAnswer ring_of_two(const Capacities& capacities) {
   RingAnswer answer;
   answer.slowest = capacities.between(0, 1);
@@ -175,7 +175,8 @@ RingAnswer best_ring(const Capacities& capacities) {
     return answer;
   }
   const std::vector<double> levels = levels_of(capacities);
-  // Binary search: lowering the required capacity only adds pairs, so a ring stays a ring.
+  // Binary search for the highest capacity at which a ring exists. It is valid because a lower
+  // required capacity only adds pairs, so a ring of a higher level also exists at each lower level.
   std::size_t good = levels.size();
   for (std::size_t begin = 0, end = levels.size(); begin < end;) {
     const std::size_t middle = begin + (end - begin) / 2;

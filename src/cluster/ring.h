@@ -36,7 +36,7 @@ struct RingAnswer {
   /// The hosts in the order of the ring; empty if no ring was found. A single host, or two hosts
   /// with a cable between them, count as a ring.
   std::vector<int> order;
-  double slowest = 0;  ///< Capacity of the ring's slowest pair, in Mbit/s.
+  double slowest = 0;  ///< Capacity of the ring's slowest pair of neighbours, in Mbit/s.
   /// True if the search was complete: no ring has a faster slowest pair or, if `order` is empty, no
   /// ring exists. False if a search gave up.
   bool proved = true;

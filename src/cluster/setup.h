@@ -9,9 +9,10 @@
 
 namespace mccl::cluster {
 
-/// These functions return shell commands for Linux or macOS, without sudo. The first two bring the
-/// interface up or down and set its MTU. The third removes an address such as "10.0.0.1/24" or
-/// "fd00::1/64". The last two show the interface's state, and its counts of packets and errors.
+/// These functions return shell commands for Linux or macOS, without sudo. command_to_set() brings
+/// the interface up or down. The address of command_to_remove() has a form such as "10.0.0.1/24" or
+/// "fd00::1/64". command_to_show() shows the interface's state, and command_to_count() its counts
+/// of packets and errors.
 std::string command_to_set(System system, const std::string& interface, bool up);
 std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
 std::string command_to_remove(System system, const std::string& interface,
@@ -36,11 +37,12 @@ SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 
-/// Returns one step for each end of every link with addresses from MCCL: new addresses, or existing
-/// ones in a /30 network. Each step writes the address into the configuration of the host's network
-/// manager, which applies it at every restart. Until the next restart, the step changes nothing
-/// beyond what setup_steps() has changed. `undo` restores the configuration of an earlier set-up.
-/// If such an end is in the Thunderbolt Bridge of a Mac, another step turns the bridge off.
+/// Returns one step for each end of every link whose addresses are MCCL's: new addresses, or
+/// existing addresses in a /30 network. Each step writes the address into the configuration of the
+/// host's network manager, which applies it at every restart. Until the next restart, the step
+/// changes nothing beyond what setup_steps() has changed. `undo` restores the configuration of an
+/// earlier set-up. If the interface of such an end is a member of a Mac's Thunderbolt Bridge,
+/// another step turns the bridge off.
 ///
 /// Throws Error if a host has no known network manager, or if an interface has other addresses that
 /// the manager would remove. The message lists these hosts and interfaces.

@@ -54,7 +54,7 @@ class NetworkSet {
   std::map<IpAddress, Use> entries_;  ///< Keyed by the first address of the network.
 };
 
-/// Adds the addresses and routes of a host, and the other addresses that the host uses.
+/// Adds to `taken` the networks of the host's addresses and routes, and those of HostFacts::in_use.
 void add(NetworkSet& taken, const HostFacts& host) {
   constexpr int kUsualBits = 24;
   NetworkSet known;  // Networks in which the host has an address, or to which it has a route.
@@ -129,8 +129,8 @@ class FreeNetworks {
   std::string blocked_by_;  ///< Describes the network in use that was skipped last.
 };
 
-/// True if only one interface of the host has an address that overlaps the network. With several
-/// such interfaces, routing could not choose between them.
+/// True if only one interface of the host has an address whose network overlaps `network`. With
+/// several such interfaces, routing could not choose between them.
 bool only_one_of(const HostFacts& host, const Network& network) {
   return std::ranges::count_if(host.interfaces, [&](const Interface& interface) {
            return std::ranges::any_of(interface.addresses, [&](const Network& other) {
@@ -139,7 +139,7 @@ bool only_one_of(const HostFacts& host, const Network& network) {
          }) == 1;
 }
 
-/// Returns the link's present addresses if they can be kept.
+/// Returns the link with its present addresses; empty if it cannot keep them.
 std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const CableLink& link) {
   const Interface* a = interface_of(hosts, link.a);
   const Interface* b = interface_of(hosts, link.b);

@@ -60,8 +60,8 @@ std::string_view trimmed(std::string_view text) {
 
 std::string table_text(const TableRows& rows) {
   std::vector<std::size_t> widths;
-  std::vector<bool> figures;  // True for columns whose cells are all numbers or empty.
-  std::vector<bool> numbers;  // True for columns with at least one digit.
+  std::vector<bool> figures;  // True if all cells below the heading are numbers or empty.
+  std::vector<bool> numbers;  // True if a cell below the heading has a digit.
   for (std::size_t r = 0; r < rows.size(); ++r) {
     widths.resize(std::max(widths.size(), rows[r].size()), 0);
     figures.resize(widths.size(), true);
