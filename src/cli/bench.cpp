@@ -124,8 +124,8 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
   return kGood;
 }
 
-/// Moves the words that end with .json, the names of earlier results, from `flags.calls.routines`
-/// to the returned list.
+/// Moves the words that end with .json, which are files of earlier results, from
+/// `flags.calls.routines` to the returned list.
 std::vector<std::string> take_results(BenchFlags& flags) {
   std::vector<std::string>& words = flags.calls.routines;
   const auto is_measured = [](const std::string& word) { return !word.ends_with(".json"); };

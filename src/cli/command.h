@@ -28,11 +28,11 @@ struct Command {
   /// Executes the command, once its arguments are parsed. Returns the exit status. Throws
   /// InvalidArgument if arguments contradict each other, and another Error for any other failure.
   std::function<int()> run = {};
-  /// Not null only for a command that starts another program. main() stores the name and the
-  /// arguments of that program here, without parsing them.
+  /// Set for a command that starts another program, and null otherwise. main() stores the name and
+  /// the arguments of that program here, without parsing them.
   std::shared_ptr<std::vector<std::string>> program = {};
-  /// Not null only for a command that starts itself again, once for each rank. main() stores the
-  /// command's own arguments here.
+  /// Set for a command that starts itself again, once for each rank, and null otherwise. main()
+  /// stores the command's own arguments here.
   std::shared_ptr<std::vector<std::string>> arguments = {};
   /// Flags of similar programs that this command lacks. If the user gives one, the error message
   /// suggests the equivalent flag of this command.

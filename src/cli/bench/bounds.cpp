@@ -230,7 +230,7 @@ double stream_gbs(const Socket& socket, bool first, bool both) {
 
 /// Measures TCP on loopback between ranks 0 and 1. Every rank must call this, and the group must
 /// have at least two ranks. Ranks other than 0 and 1 only wait. Only rank 0's result is valid.
-/// Throws Error.
+/// Throws Error if the connection fails.
 Loopback measure_loopback(Group& group) {
   const Socket socket = join(group);
   Loopback result;

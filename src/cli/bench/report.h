@@ -46,8 +46,8 @@ struct Row {
   std::optional<Measurement> out_of_place;
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if sums may be rounded.
-  /// If the requested algorithm does not support a half of the row, which is then not measured: the
-  /// algorithm that ran instead. Otherwise empty.
+  /// The algorithm that ran instead of the requested one, if the requested one does not support a
+  /// half of the row; that half is not measured. Otherwise empty.
   std::string instead = {};
 };
 

@@ -54,7 +54,7 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
 /// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M. Without a factor, the sizes
-/// of a range double. Keeps the order of the text. Throws InvalidArgument.
+/// of a range double. Keeps the order of the text. Throws InvalidArgument for any other text.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
@@ -69,8 +69,8 @@ struct CallSize {
   std::size_t bytes = 0;  ///< Size of the whole operation, in bytes.
 };
 
-/// Returns the largest shape of at most `bytes` bytes. If `bytes` is too small, the shape has one
-/// element, or one per rank if the routine has parts.
+/// Returns the largest call of at most `bytes` bytes; all zeros for a barrier. If `bytes` is too
+/// small, the call has one element, or one per rank if the routine has parts.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 /// Options of a run of `mccl bench`. They must be equal on all ranks.
@@ -103,8 +103,8 @@ struct CallFlags {
 /// follows the names of the collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
-/// Parses the flags, and stores the calls in `options`. Throws InvalidArgument. `unfit`: see
-/// parse_routines().
+/// Parses the flags, and returns `options` with the calls that they describe. Throws
+/// InvalidArgument if a flag is invalid. `unfit`: see parse_routines().
 Options parse_calls(const CallFlags& flags, Options options = {},
                     std::optional<Routine> unfit = {});
 

@@ -79,9 +79,11 @@ class Trial {
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
-  /// Returns the `source` of the message() that a part of the output must hold. Not for reductions.
+  /// Returns the `source` for which message() is the correct content of part `part` of the output.
+  /// Not for reductions.
   std::uint64_t source_of(int part) const;
-  /// Returns the index in the reduction of the element with which this rank's output must begin.
+  /// Returns the index, in the result of the whole reduction, of the first element of this rank's
+  /// output.
   std::size_t first_of_output() const;
 
   Group& group_;

@@ -67,7 +67,7 @@ std::string error_text(const Dialogue& session) {
 
 }  // namespace
 
-/// Returns the Python that mccl launch would use on this host.
+/// Returns the Python that mccl launch would use on `host`.
 std::string Inquiry::python_of(const Host& host) const {
   if (!host.python.empty()) return host.python;
   return find_python(path_of(reaching_.environment));

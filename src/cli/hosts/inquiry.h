@@ -36,11 +36,11 @@ struct Asked {
   std::string lost;
 };
 
-/// Returns a problem for a host that was not reached, or whose mccl cannot be used.
+/// Returns the finding that the host was not reached, or that its mccl cannot be used.
 cluster::Finding finding_of_unreached(const Asked& asked);
-/// Returns a problem for each host that was reached and then lost.
+/// Returns a finding for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
-/// Returns a warning for each host whose probe does not listen. `why` describes the consequences to
+/// Returns a finding for each host whose probe does not listen. `why` describes the consequences to
 /// the user.
 std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
 
@@ -64,8 +64,8 @@ class Inquiry {
   void forget_unreached();
   /// Makes each host's probe listen, at ports that the probe chooses (probe::kPortRanges).
   void start_probes();
-  /// Sends each host's probe its requests. Blocks until all are answered or `patience` has passed.
-  /// Returns the answers in the order of arrival.
+  /// Sends each host's probe its requests. Blocks until all requests are answered or `patience` has
+  /// passed. Returns the answers in the order of arrival.
   Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
   /// Makes each probe send a discovery message (a "call"; see cli/probe/packets.h) through each of
@@ -84,10 +84,10 @@ class Inquiry {
   void hear_probe(std::size_t host, const nlohmann::json& answer);
   void settle(std::size_t host, const nlohmann::json& told);
   std::string python_of(const Host& host) const;
-  /// Returns the reason why a host that was given up after `patience` has reported no facts.
+  /// Returns the reason why the host has not reported its facts within `patience`.
   std::string fault_of(std::size_t host, std::chrono::seconds patience) const;
-  /// Blocks until all hosts are done or the limit is reached. Hosts whose session has ended count
-  /// as done.
+  /// Blocks until `done` returns true for every host, or until the time `limit`. A host whose
+  /// session has ended counts as done.
   void wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done);
 
   const Reaching reaching_;
@@ -107,9 +107,9 @@ std::string summary_of(const cluster::HostFacts& facts);
 /// packets.
 void take_ports(Asked& asked, const nlohmann::json& listening);
 
-/// Parses an answer of host `at`. For example, {"at": "c0", "name": 1, "from": "c1"} says that its
-/// interface c0 received a call that host 1 sent through c1. `hosts` is the number of hosts.
-/// Returns nothing for an invalid answer.
+/// Parses an answer of host `at`. For example, {"at": "c0", "name": 1, "from": "c1"} says that
+/// interface c0 of host `at` received a call that host 1 sent through its interface c1. `hosts` is
+/// the number of hosts. Returns nothing for an invalid answer.
 std::optional<cluster::Heard> hearing_of(const nlohmann::json& said, std::size_t at,
                                          std::size_t hosts);
 

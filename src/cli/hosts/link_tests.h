@@ -11,7 +11,7 @@
 
 namespace mccl::cli::hosts {
 
-/// A connection from one host to an address of another.
+/// A connection to test, from one host to an address of another host.
 struct LinkTest {
   int from = 0;
   int to = 0;

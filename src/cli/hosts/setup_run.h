@@ -37,7 +37,7 @@ void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 struct SetupPlan {
   std::span<const Host> hosts;
   std::span<const cluster::SetupStep> steps;
-  /// Time after which a host that receives nothing undoes its steps.
+  /// If a host receives no message for this time, its guard undoes its steps.
   std::chrono::seconds revert_after{30};
 };
 

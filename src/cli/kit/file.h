@@ -23,10 +23,11 @@ void write_file(const std::string& path, const std::string& text);
 
 /// Writes the file atomically: a reader finds either the whole old text or the whole new one. If
 /// the texts differ, keeps the old file as PATH.bak. If `path` is not a regular file, such as
-/// /dev/stdout, writes to it directly. Throws Error.
+/// /dev/stdout, writes to it directly. Throws Error on failure.
 void write_keeping_old(const std::string& path, const std::string& text);
 
-/// Makes a folder that only this user can enter. Its name begins with `name`. Throws Error.
+/// Makes a folder that only this user can enter. Its name begins with `name`. Throws Error on
+/// failure.
 std::string make_temporary_folder(const std::string& name);
 
 /// A temporary folder that its destructor removes.

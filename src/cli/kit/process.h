@@ -24,7 +24,7 @@ struct Pipe {
   Descriptor writer;
 };
 
-/// Makes a pipe whose ends are closed by exec. Throws Error.
+/// Makes a pipe whose ends are closed by exec. Throws Error on failure.
 Pipe make_pipe();
 void do_not_block(const Descriptor& descriptor);
 

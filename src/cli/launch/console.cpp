@@ -299,7 +299,8 @@ void Input::read(bool at_terminal) {
   if (n > 0) {
     add({bytes.data(), static_cast<std::size_t>(n)});
   } else if (n == 0 && at_terminal) {
-    // Ctrl-D ends the current read but does not close the terminal.
+    // Ctrl-D ends the current read but does not close the terminal, so it is passed on to the
+    // ranks.
     add({&kEndOfInput, 1});
   } else {
     end();

@@ -87,8 +87,8 @@ void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, n
 
 bool Contact::End::in_silence() const { return time - answered >= kNotable; }
 
-/// If the launcher has already begun to end the job, the report counts only if the host was silent
-/// at that time. Otherwise the report does not explain why the job ended.
+/// If the launcher has already begun to end the job, the host's report counts only if the host was
+/// silent at that time. Otherwise the report does not explain why the job ended.
 void Contact::ended_there() { ended_there_ = !end_ || end_->in_silence(); }
 
 void Contact::rank_ended(Time now) {

@@ -123,7 +123,8 @@ void add_nccl(Variables& variables, const Job& job, const std::string& meeting) 
 }
 
 /// Sets the variables of one backend only, because MLX tries its backends in an order of its own.
-/// In a job of one rank, sets none for ring and jaccl, which cannot create a group of one rank.
+/// In a job of one rank, sets no variables for ring and jaccl, which cannot create a group of one
+/// rank.
 void add_mlx(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;

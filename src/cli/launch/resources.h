@@ -68,7 +68,7 @@ std::size_t ring_ports(const Job& job);
 Ports ports_from(const Job& job, int first);
 
 /// Returns `count` different TCP ports of this machine that are not in use at the moment. Throws
-/// Error.
+/// Error if the system provides too few ports.
 std::vector<std::uint16_t> free_ports(std::size_t count);
 
 }  // namespace mccl::cli::launch

@@ -24,7 +24,7 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, unknown);
 }
 
-/// Returns the reason why the rank cannot be started. Empty if there is none.
+/// Returns the reason why the rank cannot be started; empty if it can.
 std::string fault_of(const RankPlan& rank, const std::string& path) {
   if (!rank.directory.empty() && !is_folder(rank.directory)) {
     return fmt::format("there is no directory {} on this machine; give another with --cwd",

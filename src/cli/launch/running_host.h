@@ -38,8 +38,8 @@ class RunningHost {
   const Host& host() const { return host_; }
   const std::vector<const RankPlan*>& ranks() const { return ranks_; }
 
-  /// Registers with `watch` the descriptors and times that this host waits for. Also sends due
-  /// beats, and ends connections whose time limit has passed.
+  /// Registers with `watch` the descriptors and times that this host waits for. Also sends the host
+  /// a beat (see failure.h) if one is due, and ends connections whose time limit has passed.
   virtual void watch(Watch& watch) = 0;
   /// Reaps the child processes of this object, except ranks. Called when any child of the launcher
   /// may have ended.
@@ -56,8 +56,8 @@ class RunningHost {
   /// Starts `mccl` on the host with these arguments. The command that they name must end when its
   /// standard input closes.
   virtual ChildProcess start_mccl(const std::vector<std::string>& words) = 0;
-  /// Returns a function that makes the guardian forget a process. The caller must call it once a
-  /// process that this object started has been reaped.
+  /// Returns a function that makes the guardian forget a process. The caller must call it with the
+  /// id of each process that this object started, once that process has been reaped.
   Dialogue::Reaped forgets() const {
     return [&guardian = guardian_](pid_t process) { guardian.forget(process); };
   }

@@ -119,7 +119,7 @@ class StoreWays {
   }
 
  private:
-  /// Time limit for the answers of all forwarders. Each tries addresses for 1.5 s.
+  /// Time limit for the answers of all forwarders. Each forwarder tries addresses for 1.5 s.
   static constexpr std::chrono::seconds kForAnswers{10};
   static constexpr std::string_view kWord = "mccl-forward ";
   enum class State {

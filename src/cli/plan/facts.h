@@ -20,7 +20,7 @@ int node_count(const schedule::Facts& facts, int ranks);
 int fullest_node(const schedule::Facts& facts);
 
 /// Parses "name=value" and sets the fact. The value is a number in seconds, bytes or bytes per
-/// second, or a quantity with its unit. Throws InvalidArgument.
+/// second, or a quantity with its unit. Throws InvalidArgument if the name or the value is invalid.
 void set_fact(schedule::Facts& facts, std::string_view assignment);
 /// Sets the fact `name`, which must exist. Error messages begin with `flag`.
 void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view name,

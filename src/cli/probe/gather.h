@@ -16,8 +16,8 @@ namespace mccl::cli::probe {
 /// Runs programs of this host that report facts about it.
 class Programs {
  public:
-  /// No program runs after `deadline`. `busy` receives the name of each program before the program
-  /// runs.
+  /// Starts no program after `deadline`, and kills a program that still runs then. `busy` receives
+  /// the name of each program before the program runs.
   Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy);
 
   /// Returns the standard output of the program, at most 1 MiB. Empty if the program is not

@@ -65,8 +65,8 @@ unsigned hexadecimal(std::string_view text) {
 }
 
 /// True for tunnels, bridges and dummies, which have no cable of their own. An interface whose type
-/// is neither Ethernet nor InfiniBand is a tunnel. Nothing else identifies an interface of
-/// WireGuard. An Ethernet interface that does not use ARP is a dummy.
+/// is neither Ethernet nor InfiniBand is a tunnel; an interface of WireGuard is recognised only by
+/// its type. An Ethernet interface that does not use ARP is a dummy.
 bool joins_only(const fs::path& path, unsigned flags) {
   if (is_there(path / "tun_flags") || is_there(path / "bridge")) return true;
   if (is_there(path / "device") || is_there(path / "bonding")) return false;
@@ -186,8 +186,9 @@ void gather_in_use(HostFacts& facts, const Programs& programs) {
                        "in a route");
 }
 
-/// NetworkManager is checked first, because it removes addresses that it does not know. netplan is
-/// checked next, because it generates the configuration of systemd-networkd.
+/// Returns HostFacts::network_manager. Checks for NetworkManager first, because it removes
+/// addresses that it does not know, and then for netplan, because it generates the configuration of
+/// systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
     return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;

@@ -67,13 +67,13 @@ class MulticastProbe {
   void call(const std::string& name);
 
  private:
-  /// The interfaces of a call that this host sent or received.
+  /// The interface through which this host sent or received a call, and the names in the call.
   struct Place {
     unsigned interface = 0;  ///< Index of the local interface.
     std::string name;        ///< The caller's name.
     std::string from;        ///< The name of the caller's interface.
   };
-  /// A "who" message that has been sent and whose "here" has not arrived.
+  /// A "who" message that has been sent, and whose answer, a "here" message, has not arrived.
   struct Challenge {
     Place place;
     std::string text;

@@ -18,13 +18,15 @@ struct RankAnswer {
   nlohmann::json raw;
 };
 
-/// Returns the statuses of all ranks of this user's jobs that have a rank on this host, or only of
-/// the jobs of process `pid`. Empty if there is no such job. If a rank does not answer, its report
-/// has a `trouble`. Throws InvalidArgument if `pid` has no rank.
+/// Returns the statuses of all ranks of the jobs that have a rank of this user on this host. If
+/// `pid` is given, returns only the statuses of ranks in that process's jobs. Empty if there is no
+/// such job. If a rank does not answer, its report has a `trouble`. Throws InvalidArgument if `pid`
+/// has no rank.
 std::vector<RankAnswer> survey(std::optional<int> pid);
 
 /// Parses a rank's answer to node::kRequestOthers: the statuses of the other ranks of its job.
-/// Skips the ranks in `known`. Throws InvalidArgument; the message begins with `who`.
+/// Skips the ranks in `known`. Throws InvalidArgument if the text is invalid; the message begins
+/// with `who`.
 std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
                                     std::span<const int> known);
 
