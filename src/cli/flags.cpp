@@ -8,7 +8,7 @@ namespace {
 
 struct UnknownFlag {
   std::string_view name;
-  std::string meant;  ///< Similar flag of the command; empty if there is none.
+  std::string meant;  ///< Similar flag of the command; empty if no flag is similar.
 };
 
 std::string nearest_flag(std::string_view name, const CLI::App& command) {

@@ -158,7 +158,8 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
 /// first answer, the relay connects again and sends everything again that the client has sent.
 class Relay {
  public:
-  /// Listens at the port `wanted`, or at any free port if that port is taken. Throws Error.
+  /// Listens at the port `wanted`, or at any free port if that port is taken. Throws Error if it
+  /// cannot listen.
   Relay(std::uint16_t wanted, std::string socket)
       : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
 

@@ -232,7 +232,7 @@ bool is_slow(const Interface& interface) {
 }
 
 /// Returns a usable cabled interface of the host with an IPv4 address, to suggest instead of the
-/// selected interface; null if there is none.
+/// selected interface; null if the host has no such interface.
 const Interface* cable_of(const HostFacts& host) {
   const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
     return interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&

@@ -60,7 +60,7 @@ struct Route {
 /// An address or a network that the host uses. New networks of cables must not overlap it.
 struct InUse {
   Network network;
-  std::string by;  ///< The kind of use, such as "a DNS server".
+  std::string by;  ///< Completes "ADDRESS is … of HOST", such as "a DNS server".
 };
 
 /// A Thunderbolt port, and the computer at the far end of its cable.

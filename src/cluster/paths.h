@@ -24,7 +24,7 @@ struct InterfacePath {
   bool tried = false;
   /// One text per port that was tried: the error, or an empty text if the port connected.
   std::vector<std::string> faults;
-  /// Size of the largest test packet that arrived, in bytes; 0 if none arrived or none was sent.
+  /// Size of the largest test packet that arrived, in bytes; 0 if no packet arrived or was sent.
   int packet = 0;
   bool measured = false;   ///< True if latency and rate were measured.
   double latency_s = 0;    ///< 0 if unknown.

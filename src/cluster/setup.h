@@ -27,7 +27,7 @@ struct SetupStep {
   std::string undo;  ///< Command that undoes `command`; begins with sudo if the user is not root.
 };
 
-/// Returns the step. If the host's user is not root, both commands begin with sudo.
+/// Returns a step with these commands. If the host's user is not root, adds sudo to both.
 SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
                   const std::string& undo);
 

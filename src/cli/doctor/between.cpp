@@ -23,8 +23,8 @@ using hosts::LinkTest;
 constexpr std::size_t kPorts = probe::kPortRanges.size();
 /// Size of a packet that every network carries, in bytes.
 constexpr int kSmallPacket = 576;
-/// Sizes to try, in bytes: the largest packets that usually pass tunnels, cloud networks and
-/// similar networks.
+/// Packet sizes to try, in bytes, the largest first. They include the usual limits of tunnels and
+/// cloud networks.
 constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 1200, 1000, 800};
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;

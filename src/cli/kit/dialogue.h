@@ -31,7 +31,8 @@ class Lines {
   std::span<char> space();
   /// Adds the first `bytes` bytes of space(), into which the caller has read, to the contents.
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// Takes all complete lines with their line ends, or a piece of a line that reaches kLongest.
+  /// Takes all complete lines with their line ends. If there is no complete line, takes a piece of
+  /// the unfinished line once its length reaches kLongest.
   std::string_view take_lines();
   /// Takes everything up to the last whole character, so that an unfinished line can be shown.
   std::string_view take_characters();

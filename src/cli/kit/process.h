@@ -62,7 +62,7 @@ struct ProcessPlan {
   std::map<std::string, std::string> environment = {};
   /// Empty: standard input and output are pipes. Standard error is always a pipe.
   std::optional<TerminalPlan> terminal = {};
-  /// CPUs that the process may use. Empty: those of this process.
+  /// CPUs that the child may use. Empty: the CPUs that its parent may use.
   std::vector<int> processors = {};
   /// True if the process gets no input, and writes to the standard output and error of this
   /// process.

@@ -10,7 +10,7 @@
 
 namespace mccl::cli {
 
-/// Returns the PATH of the environment, or `usual` if it has none.
+/// Returns the PATH of the environment, or `usual` if the environment has no PATH.
 std::string path_of(const std::map<std::string, std::string>& environment,
                     const std::string& usual = {});
 
@@ -24,7 +24,7 @@ std::string find_program(const std::string& program, const std::string& path,
 std::filesystem::path this_program();
 
 /// Returns the Python that runs .py files: the one beside this program, as in a virtual
-/// environment, or else the first python3 or python on `path`. Empty if there is none.
+/// environment, or else the first python3 or python on `path`. Empty if there is no Python.
 std::string find_python(const std::string& path);
 
 /// Replaces this process with `main()` of a Python module of MCCL, such as "mccl.top", in the

@@ -70,7 +70,7 @@ const Complaint* known_complaint(std::string_view complaint) {
 
 std::string last_line(std::string_view text) {
   text = last_line_of(text);
-  // explain_ssh() writes "ssh: " before this line.
+  // Removes the prefix "ssh: ", because explain_ssh() writes it before this line.
   constexpr std::string_view kProgram = "ssh: ";
   if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
   return printable(text);

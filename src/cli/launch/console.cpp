@@ -340,8 +340,8 @@ bool Input::wants_more() const {
   return somebody_waits;
 }
 
-/// Removes bytes that all readers have taken, once they are at least half of all bytes. Removing
-/// them earlier would move the rest too often.
+/// Removes bytes that all readers have taken, once they are at least half of all bytes. If they
+/// were removed earlier, the remaining bytes would be moved too often.
 void Input::drop_what_all_have() {
   std::uint64_t slowest = last();
   for (std::size_t reader = 0; reader < positions_.size(); ++reader)

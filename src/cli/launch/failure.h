@@ -88,7 +88,7 @@ class Contact {
   const Host host_;
   const std::chrono::seconds silence_;
   Time answered_ = {};
-  Clock::duration stood_still_ = {};  ///< The longest delay of a beat.
+  Clock::duration stood_still_ = {};  ///< Longest time by which a beat was sent late.
   bool ended_there_ = false;
   std::optional<End> end_;
 };

@@ -46,7 +46,7 @@ void close_all_but(int kept) {
 }
 
 /// Returns all processes with this job's kMark in their environment. They include processes that
-/// left their rank's process group. Finds none on systems without /proc, such as macOS.
+/// left their rank's process group. Finds no process on systems without /proc, such as macOS.
 std::vector<pid_t> marked_processes(const std::string& folder) {
   std::vector<pid_t> found;
   const std::string mark = fmt::format("{}={}/", kMark, folder);

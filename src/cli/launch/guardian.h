@@ -16,7 +16,7 @@ namespace mccl::cli::launch {
 class Guardian {
  public:
   /// Makes the folder, which only this user can enter, and forks. Must be called while this process
-  /// has one thread. Throws Error.
+  /// has one thread. Throws Error on failure.
   explicit Guardian(std::chrono::milliseconds grace);
   /// Makes the guardian end all remaining processes, and blocks until it has done so.
   ~Guardian();

@@ -29,7 +29,8 @@ struct Hostfile {
 /// message gives the line or the entry, and what was expected.
 Hostfile parse_hostfile(std::string_view name, std::string_view text);
 
-/// Reads and parses the file. Warns of ignored keys on standard error. Throws InvalidArgument.
+/// Reads and parses the file. Warns of ignored keys on standard error. Throws InvalidArgument if
+/// the file is invalid or cannot be read.
 Hostfile read_hostfile(const std::string& path);
 
 /// Returns a line that warns of ignored keys. Empty if no key is ignored.

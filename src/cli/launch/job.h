@@ -88,7 +88,8 @@ bool runs_under_python(const JobRequest& request);
 Job plan_job(const JobRequest& request, std::string key);
 
 /// Returns the job key of the launcher's environment, so that processes outside the job can share
-/// the key. Returns a new key if none is set, or if a rank of another job started this launcher.
+/// the key. Returns a new key if the environment has no job key, or if a rank of another job
+/// started this launcher.
 std::string key_of(const Variables& inherited);
 
 /// The script that Python runs in this rank. Null if the rank runs no script.

@@ -32,7 +32,7 @@ struct MpiOptions {
 /// that output names no known kind.
 MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 
-/// Returns the mpirun in the launcher's PATH. Throws Error if there is none.
+/// Returns the mpirun in the launcher's PATH. Throws Error if PATH contains no mpirun.
 Mpirun find_mpirun(const Variables& inherited);
 
 /// Returns the variables that ranks get in addition to mpirun's own: the forwarded variables, those

@@ -58,7 +58,7 @@ std::string check_script(const std::string& token, const std::vector<const RankP
 using NamedText = std::pair<std::string, std::string>;
 
 /// Script that writes the files into the guard's folder and says "ready", or "full PATH" if there
-/// is no space. Then it reads the words that the top of this file lists.
+/// is no space. Then the guard reads the words that the top of this file lists.
 std::string files_script(std::span<const NamedText> files);
 
 /// Script that sets the variables, changes the directory, runs the program and exits with its
@@ -75,7 +75,7 @@ std::string holder_command(const std::string& token);
 
 /// Return the lines that rank_script() writes into the output of the rank: begin_word() before the
 /// program begins, exit_word() after it has ended. Each line begins with a token that nothing else
-/// in the output contains, and may follow text without a line end.
+/// in the output contains. The text before the token need not end with a line end.
 std::string begin_word(std::string_view token);
 std::string exit_word(std::string_view token, std::string_view status);
 

@@ -21,8 +21,8 @@ namespace mccl::cli::launch {
 
 class RunningRank {
  public:
-  /// If `pieces_at_once` is true, output is shown before its line ends, for a rank that receives
-  /// the user's keys.
+  /// If `pieces_at_once` is true, a terminal shows output without waiting for the end of its line.
+  /// This is for a rank that receives the user's keys.
   RunningRank(const RankPlan& rank, RunningHost& host, ChildProcess process, bool pieces_at_once)
       : rank_(&rank), host_(&host), process_(std::move(process)), pieces_at_once_(pieces_at_once) {
     output(OutputStream::output).descriptor = std::move(process_.output);

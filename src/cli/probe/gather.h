@@ -13,7 +13,7 @@
 
 namespace mccl::cli::probe {
 
-/// Runs programs of this host that report facts about it.
+/// Runs installed programs that report facts about this host.
 class Programs {
  public:
   /// Starts no program after `deadline`, and kills a program that still runs then. `busy` receives

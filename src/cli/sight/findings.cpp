@@ -117,7 +117,7 @@ const RecordedCall* last_of(const FlightRecord& record, const std::string& group
   return last;
 }
 
-/// Describes the last call that a rank made in a group. `last` is null if there is none.
+/// Describes `last`, the last call that the rank made in a group; null if it made no call there.
 std::string absence(const FlightRecord& record, const RecordedCall* last) {
   if (!last) return fmt::format("Rank {} made no call in that group.", record.rank);
   return fmt::format("The last call of rank {} in that group, number {}, was {}{}.", record.rank,

@@ -27,7 +27,8 @@ struct RecordedCall {
   std::string state;
   long long sequence = 0;
   long long bytes = 0;
-  /// Ranks in the group; -1: none. `peer` is the other rank of a message.
+  /// These three members are ranks in the group, or -1 if the call has no such rank. `peer` is the
+  /// other rank of a message.
   int peer = -1;
   int root = -1;
   int waits_for = -1;

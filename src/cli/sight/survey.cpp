@@ -24,8 +24,9 @@ RankAnswer unanswered(RankReport report) {
   return {std::move(report), std::move(raw)};
 }
 
-/// Returns nothing for a rank that has ended. The rank's job is taken from the name of the rank's
-/// socket, so that a rank that does not answer is shown with the other ranks of its job.
+/// Asks the rank for its status. Returns nothing if the rank has ended. The rank's job is taken
+/// from the name of the rank's socket, so that a rank that does not answer is shown with the other
+/// ranks of its job.
 std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   RankAnswer answer;
@@ -73,7 +74,7 @@ std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask
 
 /// A job that has ranks on other hosts.
 struct SpreadJob {
-  RankSocket contact;      ///< A rank on this host that answers.
+  RankSocket contact;      ///< A rank on this host that has answered.
   std::vector<int> known;  ///< The ranks on this host, which have been asked.
 };
 
