@@ -50,8 +50,8 @@ bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] int
   return true;
 }
 
-/// The size of a file received from a peer. Throws Error if the file was not made by
-/// make_memory_file().
+/// Returns the size in bytes of a file received from a peer. Throws Error if the file was not made
+/// by make_memory_file().
 std::size_t size_of_memory_file(const Descriptor& file) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) fail("inspect the memory of a peer");

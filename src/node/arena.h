@@ -48,8 +48,8 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-/// Makes a file of this size, without allocating memory for it yet. The file can never shrink, so
-/// accesses to a mapping of it never fault. Throws Error.
+/// Makes a file of `bytes` bytes, without allocating memory for it yet. The file can never shrink,
+/// so accesses to a mapping of it never fault. Throws Error.
 Descriptor make_memory_file(std::size_t bytes);
 
 /// Distance in bytes between data that different processes write, to avoid false sharing.
@@ -58,8 +58,8 @@ inline constexpr std::size_t kLine = kLongestLine;
 /// Location of a range in its arena. Sent to peers.
 struct RangePlace {
   std::uint64_t offset = 0;
-  /// Size in bytes, including the first kLine bytes, which hold the count of readers and are not
-  /// part of memory().
+  /// Size in bytes. Includes the first kLine bytes, which are not part of memory(): they hold the
+  /// number of readers that have not released the range.
   std::uint64_t bytes = 0;
 };
 
@@ -67,7 +67,7 @@ struct RangePlace {
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
   std::uint64_t magic = kMagic;
-  /// Nonzero while the process sleeps and must be woken by its bell.
+  /// Nonzero while the process sleeps, so that another process must wake it; see Bell.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
   /// Incremented at every heartbeat, so that neighbours see without a message that the process is
   /// alive.
@@ -118,13 +118,13 @@ class Arena : public std::enable_shared_from_this<Arena> {
   const Descriptor& file() const { return file_; }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   std::size_t capacity() const { return capacity_; }
-  /// Bytes of memory in use by ranges.
+  /// Total size in bytes of the ranges that their owner or a reader still uses.
   std::size_t taken() const { return taken_; }
 
  private:
   friend class Range;
-  /// A range that its owner has released. It stays mapped, because it contains the count of its
-  /// readers.
+  /// A range that its owner has released. It stays mapped, because its first cache line contains
+  /// the number of readers that still use it.
   struct Retired {
     RangePlace place;
     Mapping mapping;
@@ -197,10 +197,11 @@ class PeerArena {
   Mapping first_page_;
 };
 
-/// The side of a bell that the sleeping process uses. A process that is about to sleep sets a flag
-/// in its arena, and then checks once more for the event that it waits for. A process that causes
-/// an event checks the flag afterwards. Therefore the first process sees the event, or the second
-/// sees the flag and wakes it.
+/// A bell wakes a process that sleeps in poll(2). A Sleeper is used by the sleeping process, a Bell
+/// by the processes that wake it. A process that is about to sleep sets a flag in its arena, and
+/// then checks once more for the event that it waits for. A process that causes an event checks the
+/// flag afterwards. Therefore either the first process sees the event, or the second process sees
+/// the flag and wakes the first.
 class Sleeper {
  public:
   explicit Sleeper(ArenaHeader& header) : header_(header) {}
@@ -221,7 +222,7 @@ class Sleeper {
   ArenaHeader& header_;
 };
 
-/// The side of a bell that the waking process uses. `socket` is one end of a socket pair; the
+/// Wakes a process that sleeps in poll(2); see Sleeper. `socket` is one end of a socket pair; the
 /// sleeper polls the other end. Thread-safe.
 class Bell {
  public:

@@ -138,7 +138,7 @@ bool LocalConnection::send(std::span<const std::byte> bytes,
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
-  // The message is small enough to be sent in one piece: the buffers of a new local socket hold it.
+  // The whole message is sent at once, because it fits into the empty buffer of a new local socket.
   const ssize_t sent = ::sendmsg(socket_.get(), &message, kNoSignal);
   if (sent == static_cast<ssize_t>(bytes.size())) return true;
   if (sent < 0 && (errno == ETOOMANYREFS || errno == EINTR || errno == ENOBUFS)) return false;

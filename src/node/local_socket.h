@@ -34,7 +34,8 @@ class OutOfDescriptors : public Error {
   using Error::Error;
 };
 
-/// A connection to another process of this machine. The caller must check same_user().
+/// A connection to another process of this machine. The caller must check same_user() before it
+/// trusts the peer.
 class LocalConnection {
  public:
   LocalConnection() = default;

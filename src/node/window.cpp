@@ -70,7 +70,8 @@ void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t 
     offset_ = place.offset;
     if (place.last_use != 0) awaited_ = std::max(awaited_, place.last_use + 1);
   }
-  // Multiplication by an odd number is reversible, so equal later calls preserve a difference.
+  // Multiplication by an odd number is reversible. Fingerprints that differ therefore still differ
+  // after any number of equal calls.
   fingerprint_ = fingerprint_ * 0x9e3779b97f4a7c15ULL + fingerprint;
   own_data_ = data_of(own_view_);
 }

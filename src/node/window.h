@@ -144,7 +144,7 @@ class Window {
   bool is_open() const { return open_ && stray_ < 0; }
   /// Rank of a neighbour that open() waits for; -1 if there is none.
   int late() const;
-  /// Ends the call. A call that fails is never ended.
+  /// Ends the call, so that the next one may begin.
   void end();
 
   /// Memory for this rank's description of the call, which neighbours read if they have made a
@@ -209,8 +209,9 @@ class Window {
 
   // Calls are numbered from 1.
   std::uint64_t call_ = 0;
-  std::uint64_t base_ = 0;                  // this rank's arrivals before this call
-  std::uint64_t first_arrivals_[kDepth]{};  // for each recent call: base_ + 1 in that call
+  std::uint64_t base_ = 0;  // this rank's arrivals before this call
+  // for each of the last kDepth calls: this rank's count of arrivals after its first arrival in it
+  std::uint64_t first_arrivals_[kDepth]{};
   // Number of the call in which all neighbours must have arrived before open() succeeds.
   std::uint64_t awaited_ = 0;
   std::uint32_t arrivals_ = 0;  // number of times that this rank arrives in this call
