@@ -15,8 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Maximum size in bytes of the parts in which a text is published, because the values of a store
-/// are limited in size.
+/// Size in bytes of each part of a published text except the last. A text is published in parts,
+/// because a store limits the size of its values.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
 
 /// Minimum number of consecutive ranks that are written as a range: "5 to 7".
@@ -160,8 +160,8 @@ void Exchange::publish(std::string_view stage, std::string_view text) const {
   for (std::size_t part = parts - 1; part > 0; --part) {
     store_.set(part_key(stage, part), text.substr(part * kPartBytes, kPartBytes));
   }
-  // The first part contains the number of parts and is written last, so that a reader which sees it
-  // finds all parts.
+  // The first part contains the number of parts and is written last, so that a reader that finds
+  // the first part also finds all others.
   store_.set(part_key(stage, 0), fmt::format("{}:{}", parts, text.substr(0, kPartBytes)));
 }
 

@@ -22,14 +22,15 @@ std::string roll_call(const std::vector<bool>& present, std::string_view done = 
 std::optional<std::string> find_now(Store& store, const std::string& key);
 
 /// Store key, within a run of the job. Its value describes the last process that was refused
-/// because its rank was taken. That process may be a missing rank that was started with the wrong
-/// MCCL_RANK.
+/// because another process had already joined with the same rank. The refused process may be a
+/// missing rank that was started with the wrong MCCL_RANK.
 inline constexpr const char* kCameTwice = "twice";
 
 class Exchange {
  public:
-  /// The store must outlive this object. Rank 0 waits until the deadline. The other ranks wait for
-  /// `grace` longer, so that they receive rank 0's report of the missing ranks.
+  /// The store must outlive this object. Rank 0 waits for the cards of the other ranks until
+  /// `deadline`. The other ranks wait for rank 0's text until `grace` after the deadline, so that
+  /// they receive rank 0's report of the missing ranks.
   Exchange(Store& store, int rank, int size, Clock::time_point deadline,
            std::chrono::milliseconds grace = std::chrono::seconds(1))
       : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}

@@ -47,8 +47,8 @@ constexpr milliseconds kLastLook = 100ms;
 /// cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// Rank 0's limit instead of kLastWords if some ranks have not arrived yet. Rank 0 waits for their
-/// arrival, because they would otherwise find no store and could not learn the reason.
+/// Rank 0's limit, in place of the sum above, if some ranks have not arrived yet. Rank 0 waits for
+/// their arrival, because they would otherwise find no store and could not learn the reason.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
@@ -93,9 +93,9 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, millise
   }
 }
 
-/// Rank 0's part: answers every process as soon as it arrives, until it has answered as many
-/// processes as there are other ranks. Some of these may be dead or duplicates, so look() also
-/// answers processes that arrive later.
+/// Rank 0 only: answers every process as soon as it arrives, until it has answered as many
+/// processes as there are other ranks. Some of these processes may be dead, or may have joined with
+/// the same rank as another, so look() also answers processes that arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
   // deaths_before_ must be set first, so that all deaths in this reign count.
   deaths_before_ = store_->add(kDeaths, 0);
@@ -130,13 +130,14 @@ void Incarnation::answer(std::int64_t arrival) {
   answered_ = store_->add(kAnswered, arrival - answered_);
 }
 
-/// The part of the other ranks: registers an arrival and waits for rank 0's answer.
+/// Ranks other than 0: registers an arrival and waits for rank 0's answer.
 void Incarnation::join(Clock::time_point deadline) {
   std::int64_t arrival = 0;
   try {
     arrival = store_->add(kArrivals, 1);
   } catch (const PeerError&) {
-    // Rank 0 of an earlier run has ended; rank 0 of this run may be about to start.
+    // The store has ended with rank 0 of an earlier run. Try once more, because rank 0 of this run
+    // may be about to start.
     if (Clock::now() >= deadline) throw;
     arrival = store_->add(kArrivals, 1);
   }
@@ -145,8 +146,8 @@ void Incarnation::join(Clock::time_point deadline) {
   try {
     welcome = store_->get(welcome_key(arrival), left_until(deadline));
   } catch (const TimeoutError&) {
-    // If a meeting has ended already, this process has arrived too late, or more processes were
-    // started than the job has ranks.
+    // If kMet is set, all ranks have already connected without this process: it has arrived too
+    // late, or more processes were started than the job has ranks.
     const auto met = find_now(*store_, kMet);
     const auto came_in_vain = [&] {
       const std::int64_t last = store_->add(kArrivals, 0);
@@ -189,7 +190,8 @@ void Incarnation::register_self() {
                   self_.rank, first, this_process()));
 }
 
-/// Calls on_second once if another process was refused because this process has its rank.
+/// Calls on_second once if another process was refused because it has the same rank as this
+/// process.
 void Incarnation::report_second() {
   if (!self_.on_second || has_reported_second_) return;
   if (add(fmt::format("present/{}", self_.rank), 0) < 2) return;
@@ -312,13 +314,14 @@ void Incarnation::throw_death() {
     const std::string_view rank = next_part(start, ' ');
     // Skip a process of another run of the job: such a process may end at any time.
     if (!start.empty() && start != name_) continue;
-    add(kTold, 1);  // Counts the dead rank, so that fail() does not wait for it.
+    add(kTold, 1);  // Counts the dead rank as informed, so that fail() does not wait for it.
     throw PeerError(fmt::format("rank {} died while the ranks connected", rank));
   }
 }
 
 void Incarnation::fail(const std::exception& error) noexcept {
-  // Without a name, this process is not part of the run.
+  // If name_ is empty, this process is not part of the run, so its failure does not concern the
+  // other ranks.
   if (name_.empty() || store_ended_) return;
   try {
     if (!knows_failure_ && add(kFailures, 1) == 1) {

@@ -1,5 +1,6 @@
 // One run of a job. The same store may have served earlier runs, whose processes may have died or
-// may still be trying to join. An incarnation separates the runs.
+// may still be trying to join. An Incarnation keeps the runs apart, because the run's name is part
+// of every key that is used through it.
 //
 //   rank r                                        rank 0
 //   takes the next arrival number n
@@ -51,18 +52,19 @@ std::string this_process();
 /// ends early if another rank fails. Thread-safe once constructed.
 class Incarnation final : public Store {
  public:
-  /// Throws TimeoutError if rank 0 does not arrive in time, or, on rank 0, if another rank does not
-  /// arrive in time; MismatchError if ranks have different world sizes or settings; InvalidArgument
-  /// if another process has already joined as this rank. For `watch` see watch_with(). Waits end
-  /// `last_answers` before `timeout`, so that the store can still be asked which ranks are missing.
+  /// Joins the run. Throws TimeoutError if rank 0 does not arrive in time, or, on rank 0, if
+  /// another rank does not arrive in time; MismatchError if ranks have different world sizes or
+  /// settings; InvalidArgument if another process has already joined as this rank. For `watch` see
+  /// watch_with(). Waits end `last_answers` before `timeout`, so that the store can still be asked
+  /// which ranks are missing.
   Incarnation(std::shared_ptr<Store> store, JoinRequest self, std::chrono::milliseconds timeout,
               std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
 
   const std::string& name() const { return name_; }
 
   void set(const std::string& key, std::string_view value) override;
-  /// Also throws PeerError or MismatchError if another rank has failed; the message contains that
-  /// rank.
+  /// Also throws PeerError or MismatchError if another rank has failed; the message names the rank
+  /// that has failed.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 
@@ -104,7 +106,8 @@ class Incarnation final : public Store {
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
   // The following are used on rank 0 only.
-  std::int64_t answered_ = 0;  ///< Number of arrivals that this and earlier processes answered.
+  /// Number of arrivals that rank 0 of this run and of earlier runs has answered.
+  std::int64_t answered_ = 0;
   std::int64_t answered_before_ = 0;
   std::int64_t deaths_before_ = 0;
   bool closed_ = false;

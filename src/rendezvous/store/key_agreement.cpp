@@ -85,7 +85,7 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
       printable(who), kHowToMakeAKey);
 }
 
-/// Rank 0's part: makes the key and publishes the verdict.
+/// Rank 0 only: makes the key and publishes the verdict.
 std::string decide(const KeyAgreement& agreement) {
   const KeyFile file(agreement.folders);
   const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
@@ -120,7 +120,7 @@ std::optional<std::string> read_offer(std::string_view offer) {
   return key;
 }
 
-/// The part of the other ranks: reads the file and follows the verdict.
+/// Ranks other than 0: reads rank 0's file and follows rank 0's verdict.
 std::string take(const KeyAgreement& agreement) {
   const std::optional<std::string> own = read_offer(hear(agreement, offer_name(), "rank 0"));
   agreement.store.set(answer_name(agreement.rank), own ? kYes : kNo);

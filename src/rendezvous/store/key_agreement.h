@@ -2,11 +2,11 @@
 //
 // Rank 0 makes a random key, writes it to a file that only its user may open, and publishes the
 // path in the store. Each other rank tries to read the file and reports the result in the store. If
-// all ranks succeed, the key was never in the store, and the file is removed. If a rank fails (it
-// runs on another machine, as another user or in another container), every rank raises an error
-// that says how to make a key. With MCCL_REQUIRE_KEY=0, rank 0 instead publishes a second key in
-// the store until all ranks are connected. Every reader of the store then knows that key as well,
-// and every rank warns about it.
+// all ranks succeed, the key was never in the store, and the file is removed. If a rank cannot read
+// the file (because it runs on another machine, as another user or in another container), every
+// rank raises an error that says how to make a key. With MCCL_REQUIRE_KEY=0, rank 0 instead
+// publishes a second key in the store until all ranks are connected. Every reader of the store then
+// knows that key as well, and every rank warns about it.
 //
 // Other processes cannot change what rank 0 publishes: the store's server enforces it
 // (kServersOwn). If an outsider answers in place of a rank that could read the file, that rank
@@ -32,8 +32,8 @@ Keyless keyless_of(const Config& config);
 /// (unknown).
 Party party_of(const Config& config);
 
-/// Throws InvalidArgument if a job of several ranks has no job key although `require_key` is 1, or
-/// although encryption is on and `require_key` is 0.
+/// Throws InvalidArgument if a job of several ranks has no job key, and either `require_key` is 1,
+/// or encryption is on and `require_key` is 0.
 void check_required_key(const Config& config, int rank, int size);
 
 /// Returns advice for an error about missing ranks: without a job key, a rank of another host or
@@ -52,7 +52,8 @@ struct KeyAgreement {
 
 /// Returns the job's key: the configured one, or one that all ranks agree on. To agree, rank 0
 /// makes two requests to the store and one per other rank; each other rank makes three. Throws
-/// TimeoutError if a rank is missing, and InvalidArgument if a rank needs a configured key.
+/// TimeoutError if a rank is missing, and InvalidArgument if a rank cannot read rank 0's key file
+/// and MCCL_REQUIRE_KEY is not 0.
 std::string agree_on_key(const KeyAgreement& agreement);
 
 /// If no job key is configured, rank 0 overwrites the entry of the store that may hold the key.

@@ -31,7 +31,7 @@ inline constexpr std::string_view kServersOwn = "mccl/rank 0 only/";
 void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
 
-/// Throws the TimeoutError for a key that was not set within `timeout`.
+/// Throws the TimeoutError of a get() whose key was not set within `timeout`.
 [[noreturn]] void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout);
 
 /// A store in memory. Counters are stored as decimal text, so that get() can also read them.
@@ -89,9 +89,10 @@ inline constexpr std::size_t kStoreHeaderBytes = 1 + 4 + 4 + 8;
 
 struct StoreHeader {
   StoreKind kind = StoreKind::set;
-  std::size_t key_bytes = 0;  ///< 0 in an answer, which has no key.
+  std::size_t key_bytes = 0;  ///< Length of the key in bytes; 0 in an answer, which has no key.
   std::size_t value_bytes = 0;
-  /// The number to add, or the milliseconds to wait. In an answer to `add`: the sum.
+  /// In `add`: the number to add. In `get`: the maximum wait in milliseconds. In an answer to
+  /// `add`: the sum.
   std::int64_t number = 0;
 
   bool is_answer() const { return kind >= StoreKind::ok; }

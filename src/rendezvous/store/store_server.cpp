@@ -45,7 +45,8 @@ Party with_key_file(Party access) {
   return access;
 }
 
-/// Rank 0's store: a MemoryStore, which one thread serves to proven connections.
+/// Rank 0's store: a MemoryStore, which one thread serves to connections whose handshake has
+/// succeeded.
 ///
 /// Locks: the table has its own lock. Only the thread uses the other members, except the stop flag
 /// and the wake-up pipe.
@@ -72,7 +73,7 @@ class ServedStore final : public Store {
 
   void set(const std::string& key, std::string_view value) override {
     table_.set(key, value);
-    wake_.wake();  // A client may be waiting for the change.
+    wake_.wake();  // A client's get() may be waiting for the key.
   }
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     return table_.get(key, timeout);
@@ -102,7 +103,8 @@ class ServedStore final : public Store {
     std::size_t large_input = 0;
     std::size_t large_output = 0;
     Bytes input;
-    std::size_t input_limit = 0;  ///< Maximum size of `input` at present.
+    /// Maximum size of `input` in bytes, for the request that is being received.
+    std::size_t input_limit = 0;
     std::optional<Wait> wait;
     bool has_asked = false;
     /// Name of the run of the job to which the client's requests belong; may be empty.
@@ -123,8 +125,8 @@ class ServedStore final : public Store {
         }
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      // A value that one client has set may be awaited by a client that was served earlier in this
-      // pass.
+      // Look again for all clients: one that was served earlier in this pass may wait for a key
+      // that another client has set since.
       for (Client& client : clients_) look_again(client, now);
       // If reserved bytes were given back, a client may be waiting for them, so serve all clients
       // again immediately.
@@ -202,8 +204,8 @@ class ServedStore final : public Store {
     return true;
   }
 
-  /// Reserves `bytes` of shared_left_ in place of the earlier reservation `loan`. If too few bytes
-  /// are left, sets `loan` to 0 and returns false.
+  /// Replaces the reservation `loan`, a number of bytes, by one of `bytes` from shared_left_. If
+  /// too few bytes are left, sets `loan` to 0 and returns false.
   bool borrow(std::size_t& loan, std::size_t bytes) {
     give_back(loan);
     if (bytes > shared_left_) return false;
@@ -275,8 +277,8 @@ class ServedStore final : public Store {
   }
 
   void count_death(const Client& client) {
-    // A client that has sent no request closed the connection before it saw that the handshake had
-    // succeeded, and dials again.
+    // A client that has sent no request does not count as dead: it closed the connection before it
+    // saw that the handshake had succeeded, and dials again.
     if (client.has_left || !client.has_asked) return;
     if (client.input.size() >= kStoreHeaderBytes) {
       // The client's `leave` may have arrived together with the end of the connection.

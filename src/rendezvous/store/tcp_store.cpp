@@ -30,7 +30,8 @@ using transport::tcp::Socket;
 /// Time limit of one attempt at each address of rank 0. It is long because rank 0 may have few
 /// cores and many clients. A handshake that is given up too early may be complete on rank 0's side.
 constexpr Clock::duration kRoundLimit = 20s;
-/// Maximum time that a healthy server needs beyond the wait requested by a get.
+/// Maximum time that a healthy server needs to answer, in addition to the wait that a get()
+/// requests.
 constexpr std::chrono::milliseconds kAnswerLimit = 30s;
 
 /// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
@@ -132,7 +133,8 @@ class RemoteStore final : public RemoteAnswers {
     self_.rank = rank;
     idle_.emplace_back(connect());
   }
-  /// Sends `leave`. The server counts a client that ends without it as dead.
+  /// Sends `leave`, because the server counts a client whose connections end without `leave` as
+  /// dead.
   ~RemoteStore() override {
     try {
       const Bytes leave = encode(StoreKind::leave, {}, {}, 0);
@@ -179,7 +181,7 @@ class RemoteStore final : public RemoteAnswers {
   Party self_;
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  std::vector<ByteStream> idle_;  ///< Guarded by mutex_.
+  std::vector<ByteStream> idle_;  ///< Connections without a request in flight; guarded by mutex_.
 };
 
 /// Drives the dial until it ends. Returns an empty socket if it failed.

@@ -22,10 +22,11 @@ struct Entrance {
   std::string name;
   std::string advice;           ///< Advice if no attempt was answered.
   std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
-  /// Returns the candidates. Called at every attempt, because names may resolve differently later.
-  /// Throws Error, or PeerError if further attempts are useless.
+  /// Returns the addresses to dial. Called at every attempt, because names may resolve differently
+  /// later. Throws Error, or PeerError if further attempts are useless.
   std::function<std::vector<Candidate>()> ways;
-  /// The relay to go through; empty if the candidates are the store's own addresses.
+  /// The relay that passes the connection on towards rank 0; empty if ways() returns the store's
+  /// own addresses.
   std::optional<FirstHop> through = {};
 };
 
