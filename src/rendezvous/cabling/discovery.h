@@ -2,8 +2,9 @@
 // cables.
 //
 // Every rank tries every address of every other rank in parallel. A connection counts as a cable if
-// the handshake proves that it leads to that rank. An address is ruled out if no connection to it
-// succeeds although its rank is known to run.
+// the handshake proves that it leads to that rank; the connection is then the cable's trunk
+// (link_state.h). An address is ruled out if no connection to it succeeds although its rank is
+// known to run.
 #pragma once
 
 #include <poll.h>

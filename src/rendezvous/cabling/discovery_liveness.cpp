@@ -41,7 +41,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  if (request.candidates.empty()) {  // The trunks ended before the ranks agreed.
+  // No ends are known if the trunks ended before the ranks agreed.
+  if (request.candidates.empty()) {
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
     }

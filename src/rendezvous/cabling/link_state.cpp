@@ -70,7 +70,8 @@ using nlohmann::json;
 /// full mesh of 512 ranks.
 constexpr std::size_t kMostNewsBytes = std::size_t{1} << 24;
 constexpr std::size_t kMostCables = std::size_t{1} << 17;
-/// Maximum nesting of the JSON: the message is an object with a list of cables, each a list itself.
+/// Maximum nesting of the JSON: the message is an object with a list of cables, and each cable is a
+/// list.
 constexpr int kMostDepth = 3;
 constexpr std::size_t kMostAddressBytes = 64;
 constexpr std::size_t kMostWhyBytes = 255;

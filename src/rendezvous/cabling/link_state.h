@@ -40,9 +40,10 @@ struct Sighting {
 struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,
-    decision,  ///< From rank 0: `cables` is the whole cabling.
-    cut,       ///< A rank at one end of `cables` reports that they no longer carry valid data.
-    fault,     ///< The ranks cannot agree because a rank violates the protocol; see `why`.
+    decision,  ///< Rank 0's decision: `sighting.cables` is the whole cabling.
+    /// A rank at one end of `sighting.cables` reports that these cables no longer carry valid data.
+    cut,
+    fault,  ///< The ranks cannot agree because a rank violates the protocol; see `why`.
     alive,
     death,  ///< A rank's process ended at start-up; see `why`.
   };
@@ -67,9 +68,9 @@ CableNews decode_news(std::span<const std::byte> bytes, int size);
 /// Without it, both ranks get the same text for a cable.
 std::string bare_host(const transport::tcp::Address& address);
 
-/// A connection between this rank and a neighbour along one cable, whose handshake has succeeded.
-/// It carries the messages about cables and, after the decision, "alive" messages. Not thread-safe.
-/// No call blocks.
+/// A connection along one cable between this rank and a neighbour, made after a successful
+/// handshake. It carries the messages about cables and, after the decision, "alive" messages. Not
+/// thread-safe. No call blocks.
 class Trunk {
  public:
   /// `socket` connects `self` and `peer`.

@@ -1,7 +1,7 @@
 // Lets all ranks connect even if no network joins all of them. First, the ranks find the cables
 // that exist and agree on them (discovery.h). Then each rank relays connections of other ranks
-// (relaying.h), so that every rank can connect to every other rank, and both ends prove their
-// identity to each other.
+// (relaying.h), so that every rank can connect to every other rank. The ranks at the two ends of a
+// relayed connection prove their identity to each other.
 //
 // A separate thread accepts and serves these connections, so that relaying continues while the
 // other threads of the process are busy.
@@ -41,9 +41,10 @@ enum class Destination : std::uint8_t { links, store };
 struct WiringOptions {
   int rank = 0;
   AddressTable table;
-  /// Once one side of a relayed connection has left or died, the other side has
-  /// MCCL_CONNECT_TIMEOUT to receive the remaining bytes. The encryption settings apply to the
-  /// messages about cables. Relayed connections are encrypted by the ranks at their ends.
+  /// Its MCCL_CONNECT_TIMEOUT also limits the time in which one side of a relayed connection must
+  /// receive the remaining bytes once the other side has left or died. The encryption settings
+  /// apply to the messages about cables. Relayed connections are encrypted by the ranks at their
+  /// ends.
   Config config;
   Clock::time_point deadline;
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
@@ -104,8 +105,9 @@ class Wiring {
   /// the same way.
   void leave();
 
-  /// Must be called before a fork and, in the parent and in the child, after it. The mutex is
-  /// locked in between, so that the child gets a consistent state.
+  /// before_fork() must be called before a fork. After the fork, the parent calls
+  /// after_fork_in_parent() and the child abandon_after_fork(). The mutex is locked during the
+  /// fork, so that the child gets a consistent state.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
   void abandon_after_fork() noexcept;
