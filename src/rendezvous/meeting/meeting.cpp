@@ -45,7 +45,8 @@ constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
 constexpr transport::LinkKey kProbe{.group = 0, .purpose = Purpose::control, .rail = 255};
 /// The interval between checks of the store for failures of other ranks is kBetweenLooksAtStore,
-/// plus kBetweenLooksOfEach per rank, because more ranks check in a large job.
+/// plus kBetweenLooksOfEach per rank, because all ranks of a job send their checks to the same
+/// store.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// Time reserved at the end of MCCL_CONNECT_TIMEOUT for questions to the store after a wait has

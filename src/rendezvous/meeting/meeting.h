@@ -54,12 +54,14 @@ struct MeetingOptions {
 /// Result of the meeting for one rank.
 struct Met {
   std::shared_ptr<Incarnation> store;
-  std::vector<std::unique_ptr<transport::Link>> controls;  ///< Indexed by rank; null for this rank.
+  /// Control links to the other ranks, indexed by rank; null for this rank.
+  std::vector<std::unique_ptr<transport::Link>> controls;
   /// Transports for links, in order of preference.
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
   double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
-  /// For each rank without a direct cable to this rank: the first relay on the path to it.
+  /// Key: a rank without a direct cable to this rank. Value: the first relay on the path to that
+  /// rank.
   std::map<int, int> relayed;
   /// The RDMA cables between ranks; set only if collectives must be restricted to them.
   std::optional<Cabling> rdma_cabling;

@@ -113,7 +113,8 @@ Mesh::Mesh(MeshOptions options)
   BoundListeners binding =
       bind_listeners(options_.config, options_.rank, options_.reach, interfaces_, options_.log);
   endpoint_ = std::move(binding.endpoint);
-  if (wiring) endpoint_.listed = false;  // The cables determine the rails.
+  // The number of rails follows from the cables, not from listed addresses.
+  if (wiring) endpoint_.listed = false;
   for (const std::string& text : endpoint_.addresses) {
     if (endpoint_.listed) listed_.push_back(Address::parse_numeric(text, 0).value_or(Address()));
   }

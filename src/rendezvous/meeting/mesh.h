@@ -60,7 +60,8 @@ class Mesh final : public transport::Transport {
   /// limited rate, connections from the peers' addresses take precedence, and further control
   /// connections cause no event.
   void everyone_is_here();
-  /// For each rank without a direct cable to this rank: the first relay on the path to it.
+  /// Key: a rank without a direct cable to this rank. Value: the first relay on the path to that
+  /// rank.
   std::map<int, int> relayed() const;
 
   std::string_view name() const override { return "tcp"; }
@@ -68,11 +69,11 @@ class Mesh final : public transport::Transport {
   /// Describes the links to a peer and the interfaces of this rank that they use: "tcp, 2 links,
   /// en0 10 Gbit/s MTU 1500". The interfaces are known once the control connection exists.
   std::string describe(WorldRank peer) const override;
-  /// The larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither rank
-  /// lists addresses. With cables, the number of cables of the pair, limited to 1..64. Equal on
-  /// both ranks.
+  /// Number of rails (parallel connections) to the peer, equal on both ranks. Without cables: the
+  /// larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither rank lists
+  /// addresses. With cables: the number of cables of the pair, limited to 1..64.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
-  /// Paths to the peer that are equally good by what this host's system reports, such as "eth1, to
+  /// Paths to the peer that are equally good according to this host's system, such as "eth1, to
   /// 10.0.0.2". Returns one empty string if the pair has several rails, or if the job uses cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;
   void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }

@@ -31,8 +31,9 @@ constexpr std::size_t kMostDialled = 4;
 /// Maximum number of accepted connections whose introduction has not arrived; the oldest connection
 /// is closed first.
 constexpr std::size_t kMostStrangers = 64;
-/// Maximum number of dials per peer. A dial whose connection is closed before the answer is
-/// repeated, because the peer may have closed it in favour of other connections (kMostStrangers).
+/// Maximum number of dials per peer. A dial is repeated if its connection is closed before the
+/// answer arrives, because the peer may have closed it in favour of other connections
+/// (kMostStrangers).
 constexpr int kMostTries = 5;
 /// Pause before a retry if the system has refused to make a connection or to pass descriptors.
 constexpr milliseconds kPauseAfterRefusal{10};
@@ -108,7 +109,7 @@ class NeighbourSearch {
   }
 
   /// Sends this rank's introduction. Returns false if the caller must try again later. Returns true
-  /// for a closed connection, because a read of the answer then reports the error.
+  /// also if the connection has been closed, because a read of the answer then reports the error.
   bool introduce(const LocalConnection& connection, int peer) {
     Introduction mine;
     mine.rank = o_.rank;
@@ -225,7 +226,8 @@ class NeighbourSearch {
     } catch (const OutOfDescriptors&) {
       throw;
     } catch (const Error&) {
-      return;  // The connection is not proven, or the rank's memory cannot be mapped here.
+      // The introduction did not arrive completely, or this process cannot map the rank's memory.
+      return;
     }
   }
 
@@ -245,7 +247,7 @@ class NeighbourSearch {
         return;
       }
     } catch (const Error&) {
-      // The peer's memory cannot be mapped here.
+      // The answer did not arrive completely, or this process cannot map the peer's memory.
     }
     dialled_.erase(dialled);
     settle(peer);
@@ -282,7 +284,8 @@ class NeighbourSearch {
   }
 
   const NeighbourOptions& o_;
-  /// Lower ranks, in descending order, so that not all ranks begin with the same rank.
+  /// Lower ranks that have yet to be dialed, in descending order, so that not all ranks begin with
+  /// the same rank.
   std::deque<int> to_dial_;
   std::map<int, Dialled> dialled_;
   std::map<int, int> tries_;  ///< Number of dials that ended without an answer, by rank.

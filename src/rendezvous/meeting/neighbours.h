@@ -4,9 +4,9 @@
 // The higher rank of a pair dials the lower one's local listener and introduces itself: it sends
 // the descriptors of its arena and of the pipe that wakes it, and a proof that it knows the key.
 // The lower rank answers with its own introduction. Once the higher rank has the answer, or knows
-// that none will arrive, it sends one byte on their control connection. After this byte, the lower
-// rank expects no introduction from the higher rank any more. A rank dials only a few ranks at a
-// time. The local connection of a pair is closed after the answer.
+// that none will arrive, it sends one byte on the pair's control connection. After this byte, the
+// lower rank expects no introduction from the higher rank any more. A rank dials only a few ranks
+// at a time. The local connection of a pair is closed after the answer.
 #pragma once
 
 #include <poll.h>
@@ -46,10 +46,10 @@ struct NeighbourOptions {
   std::function<void()> advance_beside;
 };
 
-/// Must be called by all ranks. A rank is a neighbour if it can be reached through a local socket,
-/// runs as the same user, proves that it knows the key, and if both ranks can map each other's
-/// memory. It is no error if a rank is not a neighbour. Throws PeerError, TimeoutError,
-/// OutOfDescriptors.
+/// Finds the neighbours of this rank. Must be called by all ranks. A rank is a neighbour if it can
+/// be reached through a local socket, runs as the same user, proves that it knows the key, and if
+/// both ranks can map each other's memory. It is no error if a rank is not a neighbour. Throws
+/// PeerError, TimeoutError, OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// Makes all ranks agree on the nodes, and drops those neighbours in `found` that are not on this

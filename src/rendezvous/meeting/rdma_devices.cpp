@@ -19,7 +19,7 @@ using transport::rdma::Survey;
 namespace {
 
 /// Time for which a peer may leave a probe of an unreliable RDMA connection unanswered, in liveness
-/// intervals. It is so long that other checks report a silent peer first.
+/// intervals. It exceeds 1, so that the engine's liveness check reports a silent peer first.
 constexpr double kAnswerAfterSilences = 1.5;
 
 /// Appends a cable for each pair of devices that joins the two ranks. The device names take the
