@@ -12,7 +12,7 @@
 
 namespace mccl::c_api {
 
-/// The status and message by which the C interface reports an exception.
+/// The status and the message with which the C interface reports an exception.
 struct ErrorText {
   mccl_status status = MCCL_OK;
   std::string text;
@@ -22,8 +22,8 @@ struct ErrorText {
 /// memory for the text.
 ErrorText text_of(const std::exception_ptr& error);
 
-/// Makes the exception that is being handled this thread's last error, and returns its status. Must
-/// be called in a catch block.
+/// Stores the exception that is being handled as this thread's last error, and returns its status.
+/// Must be called in a catch block.
 mccl_status keep_error() noexcept;
 
 /// Runs the body of a C function, and turns every exception into a status.

@@ -23,7 +23,7 @@ inline Group& group_of(const char* call, const mccl_group* group) {
 /// earlier.
 std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group);
 
-/// Makes a handle for a call of `group` that has not started.
+/// Makes a handle for a call of `group`; the call has not started yet.
 inline std::unique_ptr<mccl_work> new_work(const std::shared_ptr<Group>& group) {
   auto handle = std::make_unique<mccl_work>();
   handle->groups.push_back(group);

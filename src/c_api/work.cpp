@@ -84,7 +84,7 @@ int32_t mccl_work_source(const mccl_work* work) noexcept {
 mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, void* user) noexcept {
   constexpr const char* kCall = "mccl_work_on_done";
   return guarded([&] {
-    // Works on a copy, because the callback may destroy the handle.
+    // Use a copy of the Work, because the callback may destroy the handle.
     const mccl::Work call = work_of(kCall, work);
     if (!callback)
       throw mccl::InvalidArgument("mccl_work_on_done: callback is NULL; pass a function");
