@@ -134,7 +134,7 @@ struct Acceptor::Claim {
   bool is_unproven;
   bool is_stranger;  ///< All ranks have joined, and the guest's address is not a peer's.
   bool is_silent;
-  std::size_t crowd;  ///< Number of guests of the address if that exceeds kShare; else 0.
+  std::size_t crowd;  ///< Number of guests with the same address if it exceeds kShare; else 0.
 
   friend auto operator<=>(const Claim&, const Claim&) = default;
 };
@@ -205,7 +205,7 @@ void Acceptor::make_room(Clock::time_point now) {
     if (claim < least) continue;
     equals = claim == least ? equals + 1 : 1;
     least = claim;
-    // Reservoir sampling: each of n equals is chosen with probability 1/n.
+    // Reservoir sampling: each of n guests with equal claims is chosen with probability 1/n.
     if (chance_() % equals == 0) leaving = guest;
   }
   turn_away(*leaving, LogLevel::info, "too many other connections wait to authenticate", now);
@@ -271,8 +271,8 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
                          guest.from});
     return;
   }
-  // The peer is a member of the job. It meant another rank, or has connected through another
-  // address.
+  // The peer is a member of the job. It meant to connect to another rank, or it has connected
+  // through another address and dropped this connection.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

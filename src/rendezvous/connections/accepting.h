@@ -44,7 +44,8 @@ class Turnstile {
   /// polled before opens_at().
   bool open(Clock::time_point now);
   void admitted();
-  /// Time until which open() returns false; max() if its last call returned true.
+  /// Time until which open() returns false; Clock::time_point::max() if the last call of open()
+  /// returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
   /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of

@@ -27,7 +27,7 @@ Conversation::State Conversation::advance() {
     stream_.receive(input, handshake_.wanted());
     try {
       handshake_.feed(input);
-    } catch (const Error& error) {  // OpenSSL cannot supply random bytes or an HMAC.
+    } catch (const Error& error) {  // Thrown if OpenSSL supplies no random bytes or HMAC.
       trouble_ = error.what();
       return State::broken;
     }
@@ -64,7 +64,7 @@ Conversation::State Conversation::encrypt() {
       case SecureStream::State::failed:
         trouble_ = secure.trouble();
     }
-  } catch (const Error& error) {  // OpenSSL has no memory.
+  } catch (const Error& error) {  // Thrown if OpenSSL has no memory.
     trouble_ = error.what();
   }
   return State::broken;

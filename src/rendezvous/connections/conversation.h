@@ -25,8 +25,8 @@ class ByteStream {
 
   void queue(std::span<const std::byte> bytes);
   bool has_output() const { return !output_.empty() || socket_.pending() > 0; }
-  /// True if the encryption holds received bytes, which receive() may return and poll(2) does not
-  /// report.
+  /// True if the encryption layer holds received bytes. receive() may return them, but poll(2) does
+  /// not report them.
   bool has_input() const { return socket_.has_input(); }
   /// Sends as much of the queue as the system takes. Returns false if the connection is broken.
   bool flush();
@@ -49,8 +49,8 @@ class ByteStream {
   pollfd watched(bool reads = true) const;
 
  private:
-  /// Returns true if the call that failed with `error` can be repeated later. Otherwise records the
-  /// end of the connection.
+  /// Returns true if the system call that failed with `error` can be repeated later. Otherwise
+  /// records the end of the connection.
   bool is_open_after(int error);
 
   transport::tcp::Socket socket_;

@@ -127,8 +127,9 @@ class Dial {
   std::optional<Clock::time_point> refused_since_;
   int lacks_files_ = 0;  ///< The errno if an attempt found no free descriptor; else 0.
   Clock::time_point lacks_files_since_;
-  /// True once the peer has proved itself on one attempt and the other attempts were dropped. No
-  /// attempt may then start in parallel, because the peer could accept both.
+  /// True once the peer has proved on one attempt that it belongs to the job, and the other
+  /// attempts were dropped. No attempt may then start in parallel, because the peer could accept
+  /// both.
   bool proven_ = false;
   std::size_t winner_ = 0;
   transport::tcp::Socket socket_;

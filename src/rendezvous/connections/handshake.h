@@ -54,7 +54,7 @@ struct Party {
   int size = 0;  ///< Number of ranks of the job; 0 on both sides of a connection to the store.
   std::string job_key = {};
   std::string agreement = {};  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
-  // The following matter only if there is no job key.
+  // keyless, key_file and port matter only if there is no job key.
   Keyless keyless = Keyless::same_user;
   /// Key file of an acceptor without a job key; null if the acceptor accepts anyone.
   std::shared_ptr<const KeyFile> key_file = {};
@@ -68,8 +68,8 @@ enum class Refusal : std::uint8_t {
   noise,     ///< The bytes are not this protocol.
   version,   ///< The peer uses another protocol version.
   proof,     ///< The peer does not know the job key, or the bytes were altered.
-  rank,      ///< A member of the job, but not the rank that the dialer meant.
-  settings,  ///< The right rank, but its settings differ. Retrying is useless.
+  rank,      ///< The peer is a member of the job, but not the rank that the dialer meant.
+  settings,  ///< The peer is the right rank, but its settings differ. A retry is useless.
 };
 
 class Handshake {

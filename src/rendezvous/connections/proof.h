@@ -56,14 +56,14 @@ inline constexpr std::size_t kKeyFileLetters = 32;
 std::vector<std::string> private_folders();
 std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
 
-/// A file that holds a key and that no other user may open. The destructor removes it. A file whose
-/// process was killed is removed by the next KeyFile of the same user in that folder.
+/// A file that holds a key and that no other user may open. If a process was killed before its
+/// destructor removed the file, the next KeyFile of the same user in that folder removes it.
 class KeyFile {
  public:
   /// Writes a new key to a file in the first of the folders that allows it. path() is empty if none
   /// of the folders does.
   explicit KeyFile(std::span<const std::string> folders);
-  /// No-op in the child of a fork.
+  /// Removes the file; no-op in the child of a fork.
   ~KeyFile();
   KeyFile(const KeyFile&) = delete;
   KeyFile& operator=(const KeyFile&) = delete;

@@ -31,7 +31,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Removes the part before the separator, and the separator, from `text`. Returns the part.
+/// Removes from `text` the part before the first separator, and the separator. Returns that part.
 inline std::string_view next_part(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(text.size(), part.size() + 1));
