@@ -109,12 +109,13 @@ Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t b
 }
 
 Descriptor make_memory_file(std::size_t bytes) {
+  // Check the limit first, because ftruncate() would raise SIGXFSZ instead of failing.
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw Error(
         fmt::format("shared memory: a file of {} bytes is needed, but files are limited to {} "
                     "bytes; raise the limit (ulimit -f)",
-                    bytes, limit.rlim_cur));  // ftruncate() would raise SIGXFSZ instead of failing
+                    bytes, limit.rlim_cur));
   }
 #ifdef __linux__
   Descriptor file(::memfd_create("mccl", MFD_CLOEXEC | MFD_ALLOW_SEALING));

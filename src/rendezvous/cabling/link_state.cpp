@@ -50,7 +50,8 @@ class Matching {
   }
 
   const std::vector<Cable>& pair_;
-  /// Index into pair_ of the cable chosen for each address of the higher rank.
+  /// Key: an address of the higher rank. Value: index into pair_ of the cable chosen for that
+  /// address.
   std::map<std::string, std::size_t> by_end_;
 };
 

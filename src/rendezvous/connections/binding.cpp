@@ -70,7 +70,7 @@ bool is_likelier(const InterfaceAddress* a, const InterfaceAddress* b) {
 }
 
 /// True if the link-local IPv6 address of an interface must be published. Every interface has such
-/// an address. It is published only if the interface has no other address, and if its cable is
+/// an address. It is published only if the interface has no other address, and either its cable is
 /// plugged in or the user has named the interface.
 bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>& interfaces,
                bool named) {

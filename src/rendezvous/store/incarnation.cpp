@@ -34,10 +34,11 @@ constexpr const char* kTold = "told";
 /// because all other ranks wait for it.
 constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
-/// Added to kSlice for each rank of the job, because each check is a request to rank 0's store.
+/// Added to kSlice for each rank of the job, because the checks of all ranks are requests to the
+/// same store.
 constexpr milliseconds kSliceOfEach = 2ms;
-/// Time limit for reading an entry whose counter has been incremented: the entry exists or is about
-/// to be written.
+/// Time limit for reading an entry after its counter has been incremented. The writer increments
+/// the counter first, and then writes the entry.
 constexpr milliseconds kMoment = 1s;
 /// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer has
 /// left normally, its entries are already in the store.

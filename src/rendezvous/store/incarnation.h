@@ -34,7 +34,7 @@ std::string agreement_of_arrival(const Config& config);
 struct JoinRequest {
   int rank = 0;
   int size = 1;
-  std::string agreement;  ///< Settings that must be equal, "name=value" lines.
+  std::string agreement;  ///< Settings that must be equal on all ranks, as "name=value" lines.
   /// Text that is appended to rank 0's error about ranks that have not arrived; may be empty.
   std::string advice = {};
   /// Called once, during a wait, if another process has also joined as this rank and was refused.

@@ -19,8 +19,9 @@ namespace {
 
 constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
-/// First lines of rank 0's verdict. kPublished and kRefused mean that a rank cannot read rank 0's
-/// file, kInTheFile that all ranks can.
+/// First line of rank 0's verdict. kInTheFile: all ranks can read rank 0's file. Otherwise a rank
+/// cannot read the file: with kPublished, all ranks use the key in the verdict instead; with
+/// kRefused, all ranks throw.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kInTheFile = "in the file";
