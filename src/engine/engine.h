@@ -280,7 +280,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Groups groups_;
   Clock::time_point next_look_;
   Clock::time_point links_due_;  ///< The transports' next deadline, read before the last sleep.
-  bool unheard_ = false;         ///< True if the last receive() may have left messages unread.
+  bool unheard_ = false;         ///< True if control messages may be left to read.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().

@@ -13,8 +13,9 @@ namespace mccl::engine {
 /// lock.
 class CallHistory {
  public:
-  /// Every call whose sequence number is a multiple of kMark is kept longer than others. Ranks that
-  /// make a million calls a second can thus still compare calls.
+  /// A call whose sequence number is a multiple of kMark is kept for kCalls * kMark calls, and any
+  /// other call for kCalls calls. Ranks that make a million calls a second can thus still compare
+  /// some calls.
   static constexpr std::uint64_t kMark = 4096;
 
   /// Records a call that has started. If `compared`, adds the call to the digest that the ranks
@@ -27,12 +28,12 @@ class CallHistory {
   }
   static bool is_mark(const Call& call) { return call.sequence % kMark == 0; }
 
-  /// The call with this sequence number, if it has started and is still kept.
+  /// The call with this sequence number; nullopt if it has not started or is no longer kept.
   std::optional<Call> find(std::uint64_t sequence) const {
     const Entry* const entry = entry_of(sequence);
     return entry ? std::optional(entry->call) : std::nullopt;
   }
-  /// Digest of this call and all earlier ones; 0 if find() returns nothing.
+  /// Digest of this call and all earlier ones; 0 if find() returns nullopt.
   std::uint64_t digest_at(std::uint64_t sequence) const {
     const Entry* const entry = entry_of(sequence);
     return entry ? entry->digest : 0;

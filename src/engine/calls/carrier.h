@@ -44,7 +44,8 @@ class Carrier {
   /// that the receive does not time out before advance_messages() finds that it has ended.
   virtual std::shared_ptr<Operation> cancel(Operation& message) = 0;
 
-  /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver.
+  /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver
+  /// when a call has ended.
   virtual bool has_to_be_asked() const = 0;
   /// The reason why the library can no longer be used in this process; empty while it can be used.
   virtual std::string failure() const = 0;

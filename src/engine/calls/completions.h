@@ -62,8 +62,8 @@ class Staging {
 
 /// Numbers of calls that ended, whether they succeeded or not.
 struct EndedCalls {
-  /// Number of algorithms that are told apart. Calls with another algorithm count as those without
-  /// one, which have index 0.
+  /// Number of algorithms that are counted separately. A call with another algorithm is counted at
+  /// index 0, like a call without an algorithm.
   static constexpr std::size_t kMostAlgorithms = 20;
 
   /// Indexed by collective, and by FlightEntry::algorithm.
@@ -83,7 +83,7 @@ struct EndedCalls {
 class Completions {
  public:
   /// One in kTimedEvery of the calls that run on their caller's thread is timed. The metrics count
-  /// its times kTimedEvery times, in place of the calls that are not timed.
+  /// its times kTimedEvery times, to represent the calls that are not timed.
   static constexpr std::uint32_t kTimedEvery = 16;
 
   /// Messages of fewer bytes than this are recorded without times if they run on their caller's
@@ -105,7 +105,7 @@ class Completions {
   /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
   /// default time_point if the metrics do not time the call.
   Clock::time_point begin_at_once();
-  /// cycle_count() when a call began and ended; both 0 if the call's record has no times.
+  /// Values of cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
     std::int64_t begun = 0;
     std::int64_t ended = 0;

@@ -32,7 +32,8 @@ class CallDriver {
   virtual void help(detail::WorkState& work, Clock::time_point deadline) = 0;
 };
 
-/// Returns time_point::max() if the timeout is not positive or is a year or more.
+/// Returns `start` plus `timeout`; time_point::max() if the timeout is not positive or is a year or
+/// more.
 Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
 /// Facts about a call for the flight recorder that the request does not contain.

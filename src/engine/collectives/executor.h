@@ -43,11 +43,11 @@ class Executor {
   /// be running.
   void release_scratch() { std::vector<std::byte>().swap(scratch_); }
 
-  /// Adds the events to wait for before the next call of advance().
+  /// Adds to `sleep` the events to wait for before the next call of advance().
   void watch(Sleep& sleep);
 
-  /// The peers that the call waits for: to send, to receive, or to arrive at the window. Used in
-  /// error messages.
+  /// The peers that the call waits for: those with which it has messages left to send or receive,
+  /// and neighbours that it waits for at the window. Used in error messages.
   std::vector<GroupRank> waiting_for() const;
 
  private:

@@ -23,7 +23,7 @@
 
 namespace mccl::engine {
 
-/// Usual capacity of a window: the bytes that a rank can have published at a time. It is so small
+/// Usual capacity of a window: the bytes that a rank can have published at a time. Small enough
 /// that several pieces of a call fit into the L2 cache together.
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 

@@ -11,7 +11,8 @@
 //   cores that share a cache           9 / 41          29 / 17
 //   cores that share none              2 / 17          28 / 18
 //
-// A virtual machine's cores may move while it runs, so the choice is measured again periodically.
+// A hypervisor may move a virtual machine's cores to other physical cores at any time, so the
+// choice is measured again periodically.
 #pragma once
 
 #include <array>
@@ -51,8 +52,9 @@ class WriteChoice {
   /// takes longer.
   static constexpr double kWorthwhile = 2.5;
 
-  /// `fresh_bytes` is the size of the window. The first trial starts after that many bytes. Earlier
-  /// writes go to memory that no neighbour has read yet, and are faster than typical ones.
+  /// `fresh_bytes` is the size of the window. The first trial starts after that many bytes have
+  /// been written. Earlier writes go to memory that no neighbour has read yet, and are faster than
+  /// typical ones.
   explicit WriteChoice(std::size_t fresh_bytes) : fresh_left_(fresh_bytes) {}
 
   /// Returns how to write data at `now`: through the cache or past it.

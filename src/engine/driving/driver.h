@@ -100,7 +100,7 @@ class Driver {
   /// Descriptor that neighbours write to in order to wake this process.
   int bell_pipe() const { return wake_pipe_.writing_end(); }
 
-  /// Stops the driver. Returns true for the first call only.
+  /// Stops the driver. Returns true on the first call only.
   bool stop() { return !stopping_.exchange(true); }
   bool stopping() const { return stopping_; }
 
@@ -117,8 +117,8 @@ class Driver {
   /// and where the driving thread may sleep with the lock held.
   void make_way();
   void go_on();
-  /// Does the same as make_way(), but gives up at the deadline. Returns false if the driving thread
-  /// has not released the lock by then; go_on() must not follow.
+  /// Does the same as make_way(), but stops waiting for the lock at the deadline. Returns false if
+  /// the driving thread has not released the lock by then; go_on() must not follow.
   bool try_make_way(Clock::time_point deadline);
   /// Called in the child of a fork. Closes the child's copy of the wake-up pipe.
   void abandon() noexcept { wake_pipe_.abandon(); }

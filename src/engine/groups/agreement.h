@@ -8,9 +8,10 @@
 // it.
 //
 // Two members that include each other never decide differently, for four reasons. Each decision
-// equals a vote of the other member. The votes of one member only grow. A member that has decided
-// does not vote again in that round. A member ignores the votes of members that it has excluded. An
-// excluded member that is still alive must not go on alone: see may_go_on().
+// equals a vote of the other member. In the votes of one member, states change only to later
+// enumerators of Standing. A member that has decided does not vote again in that round. A member
+// ignores the votes of members that it has excluded. An excluded member that is still alive must
+// not go on alone: see may_go_on().
 #pragma once
 
 #include <cstdint>

@@ -34,9 +34,9 @@ class GroupNames {
   /// many groups with this identity have been made, including this one. Returns nullopt if a living
   /// group has the name.
   std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
-  /// Undoes the last give() of the name because the group could not be made.
+  /// Undoes the last give() of the name. Called if the group could not be made.
   void take_back(const std::string& name) noexcept;
-  /// Called when the group of that name is destroyed.
+  /// Makes the name available again. Called when the group of that name is destroyed.
   void give_up(const std::string& name);
 
   std::size_t size() const { return times_.size(); }
@@ -77,10 +77,10 @@ class UnmadeGroups {
   /// Removes and returns the messages kept for the group, in order.
   Said take(std::uint64_t group);
 
-  /// Called when this rank makes the group. If there is no memory, throws std::bad_alloc without
+  /// Records that this rank makes the group. If there is no memory, throws std::bad_alloc without
   /// any effect.
   void made(std::uint64_t group);
-  /// Called when this rank destroys the group. No-op for a group that it has not made.
+  /// Records that this rank has destroyed the group. No-op for a group that this rank has not made.
   void closed(std::uint64_t group) noexcept;
   bool is_closed(std::uint64_t group) const;
 

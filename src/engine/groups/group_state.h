@@ -154,9 +154,10 @@ class GroupState {
   void fail(Failure failure) noexcept;
   /// Does what fail() does, for a group that has already been marked failed.
   void settle_failure() noexcept;
-  /// Handles the loss of a member. A collective that then makes no progress fails a moment later,
-  /// even if it waits for another member (group_time.cpp); otherwise a slow member would hide the
-  /// loss. If the lost member left in good order, only messages that need it fail.
+  /// Handles the loss of a member. A collective that then makes no progress fails soon
+  /// (fail_without_the_dead() in group_time.cpp), even if it waits for another member; otherwise a
+  /// slow member would hide the loss. If the lost member left in good order, only messages that
+  /// need it fail.
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   /// Ends the group. Pending calls fail for `reason`. The other members receive `announced`, a
   /// clause about this rank. Returns the links, because sent data may still be in flight.
@@ -193,7 +194,8 @@ class GroupState {
   /// Logs a warning when the first collective or the oldest message has made no progress for
   /// MCCL_WARN_AFTER, and again whenever that time has doubled.
   void warn_of_waits(Clock::time_point now, const Heartbeats& heart);
-  /// Records a member that the first collective waits for, if that collective makes no progress.
+  /// If the first collective makes no progress, records in the flight recorder a member that this
+  /// collective waits for.
   void note_waits(Clock::time_point now);
 
   /// The group's calls, as `mccl status` shows them.
@@ -325,7 +327,7 @@ class GroupState {
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
   GroupRank dead_;
-  Clock::time_point lost_at_;  ///< Time at which this rank learned of that death.
+  Clock::time_point lost_at_;  ///< Time at which this rank learned of the death of `dead_`.
   /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
   /// The announcement of a member that it has destroyed the group.

@@ -1,5 +1,5 @@
-// Groups and calls that other threads submit to the driver. Only create() allocates memory, so
-// calls, aborts and closes of existing groups cannot fail here.
+// Groups and calls that other threads submit to the driver. Only create() allocates memory, so the
+// submission of calls, aborts and closes cannot fail.
 #pragma once
 
 #include <algorithm>

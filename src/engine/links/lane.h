@@ -105,7 +105,7 @@ class Lane {
   std::uint64_t token_ = 0;
 
   bool outstanding_ = false;       ///< True if sent bytes may be unacknowledged.
-  Clock::time_point delivered_{};  ///< Last time at which no data was known to be lost.
+  Clock::time_point delivered_{};  ///< Latest time until which no data counts as lost.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

@@ -17,8 +17,8 @@ namespace mccl::engine {
 /// under the engine's progress lock.
 class Peers {
  public:
-  /// Maximum number of messages that are handled from one peer before those of the next peer, and
-  /// before data is moved again.
+  /// Maximum number of messages that receive() handles from one peer before it turns to the next
+  /// peer.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}
@@ -66,7 +66,7 @@ class Peers {
     std::string lost;
     bool has_left = false;
     bool is_relayed = false;
-    bool has_ended = false;  ///< Connection closed by the peer's system, without goodbye.
+    bool has_ended = false;  ///< True if the peer's system closed the connection without goodbye.
     bool has_arrived = false;
     std::string farewell;  ///< Why the peer said goodbye; empty until its goodbye arrives.
   };

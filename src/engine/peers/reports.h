@@ -21,8 +21,8 @@ class Reports {
  public:
   /// Maximum size of a report in bytes.
   static constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-  /// Time for which a report is sent again instead of being made anew. It bounds the work that a
-  /// peer can cause.
+  /// Age up to which this rank's last report is sent again instead of a new one. This limits the
+  /// work that the requests of a peer can cause.
   static constexpr std::chrono::milliseconds kFresh{20};
 
   /// `describe` returns this rank's own report of at most kMostBytes. `peers` must outlive this
@@ -31,8 +31,8 @@ class Reports {
 
   /// Asks every connected peer for its report, and drops the reports of earlier requests. Returns a
   /// future that becomes ready once the reports of all these peers have arrived. If a peer is lost
-  /// or stopped meanwhile, the future never becomes ready, so the caller must limit its wait. It
-  /// must not hold the progress lock while it waits.
+  /// or stopped meanwhile, the future never becomes ready, so the caller must limit its wait. The
+  /// caller must not hold the progress lock while it waits.
   std::future<void> request();
   /// Returns the reports of the ranks that were asked, and ends the request. The text of a peer
   /// that has not answered is empty. The texts come from other processes and are not checked.
