@@ -55,9 +55,9 @@ class Station {
   /// been sent.
   void retire(PairAtStation pair);
 
-  /// Processes device events and timers. Every kPollAgain, also polls all pairs. A link that is not
-  /// in use does not poll its pair, although its peer may wait for an answer, or its last send may
-  /// have failed.
+  /// Processes device events and timers. Also polls all pairs at intervals of kPollAgain: a link
+  /// that is not in use does not poll its pair, although the peer may wait for an answer, or the
+  /// last send may have failed.
   void look(Clock::time_point now);
   /// Returns the links whose pair has ended although data that they sent may not have arrived, with
   /// the reason. Returns each link only once.

@@ -39,7 +39,8 @@ struct OfferHeader {
 static_assert(sizeof(OfferHeader) == 40);
 
 /// Message that an end sends over the control connection while a link is made. The dialing end
-/// offers all its addresses. The other end answers with the two that it has chosen.
+/// offers all its addresses. The other end answers with the two addresses that it has chosen, one
+/// for each end.
 struct Offer : OfferHeader {
   /// Addresses of the sender; in an answer, only the chosen address. Gid::index is an index in the
   /// sender's table.

@@ -18,9 +18,9 @@ class Address {
  public:
   Address() = default;
 
-  /// Returns empty if the family is neither IPv4 nor IPv6, or if `length` is too short for it.
+  /// Returns nullopt if the family is neither IPv4 nor IPv6, or if `length` is too short for it.
   static std::optional<Address> from(const sockaddr* raw, socklen_t length);
-  /// Parses "10.0.0.1", "fd00::1" or "fe80::1%eth0". Returns empty for anything else, including
+  /// Parses "10.0.0.1", "fd00::1" or "fe80::1%eth0". Returns nullopt for any other text, including
   /// host names.
   static std::optional<Address> parse_numeric(std::string_view host, std::uint16_t port);
   /// Returns [::] or 0.0.0.0.

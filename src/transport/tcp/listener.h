@@ -1,5 +1,5 @@
-// A Listener accepts TCP connections from a listening socket, or takes those that another part of
-// this process passes to it through an Inlet.
+// A Listener accepts TCP connections from a listening socket, or returns connections that another
+// part of this process passes to it through an Inlet.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace mccl::transport::tcp {
 
-/// A listening socket cannot be made; `code` is the errno.
+/// Thrown if a listening socket cannot be made; `code` is the errno.
 class BindError : public SocketError {
  public:
   using SocketError::SocketError;

@@ -19,8 +19,8 @@
 
 namespace mccl::transport::tcp {
 
-/// The system refused an operation on a socket. `code` keeps the errno, which may be overwritten
-/// before the exception is caught.
+/// Thrown if the system refuses an operation on a socket. `code` keeps the value of errno, because
+/// errno itself may be overwritten before the exception is caught.
 class SocketError : public Error {
  public:
   SocketError(int error, const std::string& message) : Error(message), code(error) {}
@@ -100,9 +100,9 @@ void make_non_blocking(const Socket& socket);
 /// itself.
 std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask);
 
-/// Sets the kernel's send and receive buffers; 0 leaves them to the kernel. Must be called before
-/// connect or listen so that the TCP window can grow with the buffers. Returns the smaller of the
-/// two granted sizes.
+/// Sets the sizes of the kernel's send and receive buffers; 0 leaves the sizes to the kernel. Must
+/// be called before connect or listen so that the TCP window can grow with the buffers. Returns the
+/// smaller of the two granted sizes.
 std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 
 /// Configures a connected socket: no delay for small writes, and keepalive probes that detect

@@ -103,7 +103,8 @@ class Loan {
   Loan& operator=(const Loan&) = delete;
 
   std::uint32_t key() const { return region_->key(); }
-  /// Lent bytes that are not sent yet. The next send must begin with the first of these bytes.
+  /// The part of the registered memory that is not sent yet. The next send must begin with its
+  /// first byte.
   std::span<const std::byte> rest() const { return rest_; }
   bool goes_on_with(std::span<const std::byte> bytes) const {
     return !rest_.empty() && bytes.data() == rest_.data() && bytes.size() <= rest_.size();
@@ -120,7 +121,7 @@ class Loan {
 /// The loans of one device. Thread-safe. Must outlive its loans; the context must outlive it.
 class Loans {
  public:
-  /// Smallest size that is lent, in bytes. A smaller payload is copied, because that is cheaper
+  /// Smallest size, in bytes, of memory that take() registers. Copying a smaller payload is cheaper
   /// than registering its pages.
   static constexpr std::size_t kLeast = std::size_t{256} << 10;
 
@@ -152,8 +153,9 @@ class VerbsDevice {
  public:
   /// Maximum number of regions used, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
-  /// Number of regions that are reserved for loans instead of slots. None are reserved if the
-  /// device supports fewer than twice this number of regions, or if RegionLimits::lends is false.
+  /// Number of regions that are reserved for loans and not used for slots. No region is reserved if
+  /// the device supports fewer than twice this number of regions, or if RegionLimits::lends is
+  /// false.
   static constexpr std::size_t kMostLoans = 8;
 
   /// Returns this process's instance of the device. Opens the device if there is no instance, or if

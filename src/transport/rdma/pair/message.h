@@ -7,10 +7,10 @@
 // posted again ("returned"). A credit message carries only that count; it is sent when no other
 // message is due.
 //
-// At most "depth" messages may be sent whose receives the peer has not yet reported as posted
-// again. Messages with data must leave kReserved of the peer's receives to messages without data.
-// Otherwise both ends could run out of credit without being able to report the receives that they
-// have returned; see owes_credit().
+// A message is outstanding until its peer reports that it has posted the message's receive again.
+// An end may have at most "depth" messages outstanding, and messages with data must leave kReserved
+// of the peer's receives free for messages without data. Otherwise both ends could run out of
+// credit and be unable to report the receives that they have posted again; see owes_credit().
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,14 @@ class Credits {
   /// `depth` is the number of receives that the peer has posted.
   explicit Credits(std::uint32_t depth) : depth_(depth) {}
 
-  /// Number of messages for which the peer has a posted receive.
+  /// Number of messages that this end may still send before the peer reports more receives as
+  /// posted again.
   std::uint32_t left() const { return depth_ - (sent_ - heard_); }
   bool may_send_data() const { return left() > kReserved; }
   /// Credit messages and answers may use all but one of the reserved receives; the last is kept for
-  /// close. Probes must leave one more, so that the probes of an end never block its credit
-  /// messages. Each credit message or answer returns at least one receive, so the two ends are
-  /// never both out of credit.
+  /// close. Probes must leave one more receive free, so that the probes of an end never block its
+  /// credit messages. Each credit message or answer returns at least one receive, so the two ends
+  /// are never both out of credit.
   bool may_send_probe() const { return left() > 2; }
   bool may_send_credit() const { return left() > 1; }
   bool may_close() const { return left() > 0; }

@@ -2,8 +2,8 @@
 // backend: one row per rank, with one entry per peer. An entry is null, the name of a device, or a
 // list of names.
 //
-// In a mesh, every rank has a device to every other. In a ring, each rank has a device to the next
-// one. MLX's jaccl accepts only these two shapes.
+// In a mesh, every rank has a device to every other rank. In a ring, each rank has a device to the
+// next rank, and the last rank to the first. MLX's jaccl accepts only these two shapes.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ DeviceTable parse_device_table(const std::string& text, const std::string& path,
                                std::optional<int> size = {});
 
 bool is_mesh(const DeviceTable& table);
-/// True if each rank has a device to the next one, and the last rank to the first.
+/// True if each rank has a device to the next rank, and the last rank to the first.
 bool is_ring(const DeviceTable& table);
 /// Returns the table without the devices between ranks that are not neighbours in the ring.
 DeviceTable ring_of(DeviceTable table);

@@ -71,9 +71,9 @@ struct Survey {
 
 /// Opens devices for `rank` of a job of `size` ranks: those listed in the settings, or all devices
 /// with an active port if the settings list none. `verbs` may be null, with the reason in `why`.
-/// Missing devices do not throw: the card reports them per device. If the transport must be rdma
-/// and a listed device is missing, the card reports that no device can be used. Throws
-/// InvalidArgument for invalid settings.
+/// Does not throw for a missing device; the card reports it. If the transport must be rdma and a
+/// listed device is missing, the card reports that no device can be used. Throws InvalidArgument
+/// for invalid settings.
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why);
 /// Returns the card of a rank that uses no device, for the reason `why`.

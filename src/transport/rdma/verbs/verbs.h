@@ -22,7 +22,7 @@
 
 namespace mccl::transport::rdma {
 
-/// A call of a device's driver has failed.
+/// Thrown if a call of a device's driver has failed.
 class VerbsError : public Error {
  public:
   VerbsError(std::string_view call, std::string_view device, int code);
@@ -132,7 +132,7 @@ struct PairRoute {
 struct Piece {
   const std::byte* data = nullptr;
   std::uint32_t bytes = 0;
-  std::uint32_t key = 0;  ///< Key of its region; ignored for inline data.
+  std::uint32_t key = 0;  ///< Key of the MemoryRegion that holds the data; ignored for inline data.
 };
 
 /// A queue pair and the queue of its completions.
