@@ -179,7 +179,8 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
   return engine;
 }
 
-/// May run on the progress thread, if a callback there drops the last reference to the engine.
+/// The destructor runs on the progress thread if a callback there drops the last reference to the
+/// engine. A thread cannot join itself, so that thread is detached.
 Engine::~Engine() {
   shutdown();
   if (!thread_.joinable()) return;
@@ -283,7 +284,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // runs these calls' callbacks before links can fail
+  Engine::run_callbacks(lock);  // runs the callbacks of the ended calls before links can fail
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();

@@ -106,7 +106,8 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   // A receive whose message has not arrived has had no effect, so it can still be submitted.
   if (result == AtOnce::not_yet && task.call.collective == Collective::recv) result = AtOnce::no;
   if (result == AtOnce::whole) {
-    // Reading the clock again would take as long as a small call that did not wait.
+    // The clock is not read again for a small call that did not wait, because reading it would take
+    // as long as the call.
     const bool is_short =
         is_small && looks <= kEagerLooks && !group.is_carried() && !driver_.shares_cores();
     const std::int64_t ended = cycles == 0 || is_short ? cycles : cycle_count();

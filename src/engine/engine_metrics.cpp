@@ -38,7 +38,8 @@ std::optional<RankFigures> Engine::figures() {
   return figures;
 }
 
-/// A rank whose port is taken works without it.
+/// If the server cannot be started, for example because the port is in use, logs a warning and goes
+/// on without the server.
 void Engine::start_metrics_server() {
   const Config& config = options_.config;
   if (config.metrics_port == 0) return;

@@ -15,9 +15,9 @@ constexpr std::chrono::milliseconds kWatch{10};
 
 }  // namespace
 
-/// Body of the progress thread. It owns the engine while it drives, so a callback may drop the last
-/// other reference. It owns nothing while it sleeps: the engine's destructor then wakes the thread
-/// and joins it.
+/// Body of the progress thread. The thread owns a reference to the engine while it drives, so a
+/// callback may drop the last other reference. The thread owns no reference while it sleeps, so the
+/// last owner can destroy the engine; the destructor then wakes and joins the thread.
 void Engine::progress_loop(const std::weak_ptr<Engine>& engine) {
   Sleep sleep;
   while (std::shared_ptr<Engine> awake = engine.lock()) {
@@ -138,7 +138,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
 void Engine::keep_time(Clock::time_point now) {
   next_watch_ = now + kWatch;
   if (size() > 1 && now >= heart_.next_beat()) {
-    hear_and_connect(now);  // so that a peer whose messages have arrived is not silent
+    hear_and_connect(now);  // a peer whose messages have arrived must not count as silent
     beat(now);
   }
   groups_.departing().sweep(now);

@@ -92,7 +92,8 @@ void add_calls(Families& families, const RankFigures& figures) {
   }
 }
 
-/// In OpenMetrics, the name of a family of counters lacks _total, and the text ends with a line.
+/// Converts text from the format of Prometheus to OpenMetrics, where the name of a family of
+/// counters lacks _total, and the text ends with the line "# EOF".
 std::string to_open_metrics(std::string_view text) {
   constexpr std::string_view kTotal = "_total ";
   std::string converted;

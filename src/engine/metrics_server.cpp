@@ -73,7 +73,8 @@ void MetricsServer::run() {
   }
 }
 
-/// Errors of the connection concern only the client.
+/// If the connection fails or the client is too slow, returns without an answer, because only the
+/// client is affected.
 void MetricsServer::answer(const Socket& client) {
   const Clock::time_point deadline = Clock::now() + kScrapePatience;
   std::string request;

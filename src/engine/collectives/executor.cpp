@@ -144,7 +144,8 @@ bool Executor::receive_from(PeerProgress& peer) {
   return moved;
 }
 
-/// Receives data that has arrived, up to about kTurnBytes, because the engine has other work, too.
+/// Receives data that has arrived, but at most about kTurnBytes, so that the engine can do its
+/// other work.
 void Executor::receive_on(Lane& lane, PeerProgress& peer) {
   const std::uint64_t limit = task_->traffic.bytes_received + kTurnBytes;
   while (peer.received < peer.plan->receives.size() && task_->traffic.bytes_received < limit) {

@@ -53,8 +53,8 @@ GroupWindow::GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes)
   }
 }
 
-/// Every rank of a node maps the windows of all others, so windows are smaller if there are many
-/// ranks.
+/// Every rank of a node maps the windows of all other ranks of the node, so windows are smaller if
+/// there are many ranks.
 std::size_t GroupWindow::usual() const {
   const std::size_t ranks = neighbours_.size() + 1;
   return ranks <= kFewRanks ? kUsualCallBytes : kUsualCallBytes / std::bit_ceil(ranks / kFewRanks);

@@ -10,7 +10,7 @@ namespace {
 /// new shapes, the cache is cleared whenever it is full.
 constexpr std::size_t kMostPlans = 256;
 
-/// Maximum memory, in bytes, for the plans of a group. A single plan may exceed it.
+/// Maximum memory, in bytes, for the plans of a group. A single plan may exceed this limit.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 template <typename T>

@@ -24,7 +24,8 @@ void RunningMemory::begin(const Task& task, const schedule::Schedule& schedule) 
   deliver();
 }
 
-/// If the call is in place, `input` and `output` refer to the same memory.
+/// If the call is in place, `input` and `output` are the same memory, so a region of the output is
+/// input, too.
 bool RunningMemory::is_input(const Region& region) const {
   return region.count > 0 &&
          (region.space == Space::input || (in_place_ && region.space == Space::output));
@@ -39,8 +40,8 @@ std::size_t RunningMemory::end_of(const Region& region) const {
   return (region.offset + region.count) * element_bytes_;
 }
 
-/// End, in bytes, of the input that the step touches. In place, this includes memory that the step
-/// only writes: input that arrives later would overwrite the result.
+/// End, in bytes, of the input that the step touches. If the call is in place, this includes memory
+/// that the step only writes: input that arrives later would overwrite the result.
 std::size_t RunningMemory::reach(const Step& step) const {
   std::size_t reach = 0;
   for (const Region* const region : {&step.src, &step.dst}) {

@@ -43,7 +43,7 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
   while (!work.done() && Clock::now() < deadline) {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) {
-      // The driver may be about to go to sleep without having seen this call.
+      // Wakes the driver, which may be about to sleep without having seen this call.
       wake();
       work.sleep_until_done(deadline);
       return;

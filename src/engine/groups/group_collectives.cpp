@@ -94,7 +94,7 @@ void GroupState::begin_planned(Task& task, const Plan& plan) {
   executor_.begin(task, plan);
 }
 
-/// Throws like Executor::advance() and Carrier::advance().
+/// Throws what Executor::advance() or Carrier::advance() throws.
 bool GroupState::advance_collective() {
   if (carried_ == Carried::no) return executor_.advance();
   if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;

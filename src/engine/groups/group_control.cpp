@@ -97,9 +97,9 @@ void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
   }
 }
 
-/// Answers a probe of a peer whose call makes no progress, or that compares a call. Fails the group
-/// if this rank made a different call with this sequence number or an earlier one. Otherwise
-/// reports this rank's last call.
+/// Answers a probe. A peer sends a probe if its call makes no progress, or to compare its calls
+/// with this rank's. Fails the group if this rank made a different call with this sequence number
+/// or an earlier one. Otherwise reports this rank's last call.
 void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   const Call& call = probe.call;
   const std::optional<Call> mine = history_.find(call.sequence);

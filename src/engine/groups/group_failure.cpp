@@ -30,9 +30,9 @@ void GroupState::log_failure() const noexcept {
   }
 }
 
-/// Works even if memory has run out: control messages use memory that each connection has reserved,
-/// and calls move between lists. Without memory, the error of the calls is a preallocated exception
-/// without text.
+/// Ends all calls of a failed group. Needs no free memory: control messages use memory that each
+/// connection has reserved, and calls are relinked from list to list without a copy. If memory has
+/// run out, the error of the calls is a preallocated exception without text.
 void GroupState::settle_failure() noexcept {
   announce_failure();
   // Calls end only once the carrier no longer accesses their memory. Until then, each pass tries

@@ -150,8 +150,8 @@ bool GroupState::fail_without_the_gone() {
   return false;
 }
 
-/// Returns a member that has destroyed the group, if all other members have, and all their messages
-/// were received. Invalid otherwise.
+/// If all other members have destroyed the group and all their messages were received, returns one
+/// of these members. Otherwise returns an invalid rank.
 GroupRank GroupState::last_gone() {
   GroupRank gone;
   for (GroupRank member(0); member < endings_.end_rank(); ++member) {
@@ -164,7 +164,7 @@ GroupRank GroupState::last_gone() {
 }
 
 /// Returns a member that this message of the carrier needs and that has destroyed the group.
-/// Invalid while the message may still arrive.
+/// Returns an invalid rank while the message may still arrive.
 GroupRank GroupState::gone_of(const Call& message) const {
   GroupRank gone;
   for (GroupRank member(0); member < endings_.end_rank(); ++member) {
@@ -197,7 +197,7 @@ void GroupState::probe(Clock::time_point now) {
 }
 
 /// Text for a timeout: ", waiting for rank 2 (which is in or after all_reduce #11)". If `heart` is
-/// given, the text also says which of these ranks are silent.
+/// given, the text also says which of the ranks that it names are silent.
 std::string GroupState::stuck_on(const Heartbeats* heart) const {
   std::string text;
   for (const GroupRank member : missing())
@@ -262,7 +262,8 @@ void GroupState::note_waits(Clock::time_point now) {
   around_.completions.note(call, collective_runs() ? FlightEntry::running : FlightEntry::queued);
 }
 
-/// Stores the first of missing() in the call, which must be the first collective.
+/// Stores the first rank of missing() in `call.flight.waits_for`. `call` must be the first
+/// collective.
 void GroupState::note_missing(Operation& call) noexcept {
   try {
     const std::vector<GroupRank> members = missing();

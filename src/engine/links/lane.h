@@ -105,7 +105,7 @@ class Lane {
   std::uint64_t token_ = 0;
 
   bool outstanding_ = false;       ///< True if sent bytes may be unacknowledged.
-  Clock::time_point delivered_{};  ///< Latest time until which no data counts as lost.
+  Clock::time_point delivered_{};  ///< Time up to which lost_on_the_way() counts data as delivered.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

@@ -29,7 +29,7 @@ LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   return from;
 }
 
-/// All transports of a pair use as many rails as the first one that reaches the peer.
+/// All transports of a pair use as many rails as the first transport that reaches the peer.
 int LinkMaker::rails(WorldRank peer) const {
   const Place first = next(peer, 0);
   return first < transports_.size() ? transports_[first]->rails(peer) : 1;
@@ -61,8 +61,8 @@ void LinkMaker::send(WorldRank peer, ControlKind kind, const LinkKey& key) {
   peers_.send(peer, {.kind = kind, .key = key});
 }
 
-/// Tells the peer that this rank cannot set up the link with this transport, or with any transport
-/// if the name is empty.
+/// Sends "declined": this rank cannot set up the link with the transport of this name or, if the
+/// name is empty, with any transport.
 void LinkMaker::decline(WorldRank peer, const LinkKey& key, std::string_view transport,
                         const std::string& reason) {
   peers_.send(peer, {.kind = ControlKind::declined,
@@ -121,7 +121,8 @@ const std::string* LinkMaker::declined_ahead(WorldRank peer, const LinkKey& key,
   return found == link->second.end() ? nullptr : &found->second;
 }
 
-/// Dials with each transport from `from` on, until one succeeds. Gives up the link if none does.
+/// Dials with each transport from `from` on, until one transport succeeds. Gives up the link if all
+/// fail.
 void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from,
                      std::string reason) {
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {

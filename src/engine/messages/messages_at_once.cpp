@@ -48,7 +48,7 @@ void Messages::go_on_with(std::shared_ptr<Operation> send) noexcept {
   pending_.push_back(std::move(send));
 }
 
-/// False if other receives are posted, because the message may be for one of those.
+/// False if other receives are posted, because the message may be for one of those receives.
 bool Messages::may_receive_at_once(const Task& task) {
   if (task.call.peer < 0 || !posted_.empty()) return false;
   const GroupRank rank(task.call.peer);
