@@ -114,7 +114,8 @@ std::span<const std::byte> RdmaLink::peek(std::size_t at_least) {
   return {seam_.data() + seam_begin_, seam_end_ - seam_begin_};
 }
 
-/// Copies no more than `at_least` bytes, so that the following bytes are returned in place.
+/// Copies no more than `at_least` bytes, so that peek() later returns the following bytes without a
+/// copy.
 void RdmaLink::join_ends(std::size_t at_least) {
   std::memmove(seam_.data(), seam_.data() + seam_begin_, seam_end_ - seam_begin_);
   seam_end_ -= std::exchange(seam_begin_, 0);

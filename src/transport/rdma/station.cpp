@@ -15,7 +15,7 @@ namespace {
 /// Time after which a retired pair is destroyed even if its last messages are not sent.
 constexpr std::chrono::seconds kPatience{2};
 /// Maximum time for which the station's destructor waits for all departing pairs together. Long
-/// enough for two retransmissions of a queue pair (kTimeout).
+/// enough for two retransmissions of a queue pair (kTimeout in verbs/library.cpp).
 constexpr std::chrono::milliseconds kLastPatience{1200};
 /// Poll interval of a device that has no notifications.
 constexpr std::chrono::milliseconds kBlindNap{1};
@@ -113,8 +113,8 @@ bool Station::arm() {
   return true;
 }
 
-/// Adds nothing for a failed device: it is not called any more, so its descriptors would stay
-/// readable and end every sleep.
+/// Adds nothing for a failed device: its driver is not called any more, so its descriptors would
+/// stay readable and end every sleep.
 void Station::watch(std::vector<pollfd>& descriptors, bool always) const {
   if (device_->failed()) return;
   descriptors.push_back({device_->context().event_descriptor(), POLLIN, 0});

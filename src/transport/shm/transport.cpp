@@ -54,7 +54,8 @@ class ShmTransport final : public Transport {
     return offer;
   }
 
-  /// `blob` is the other end's offer, or, if it is empty, the answer to an offer of this end.
+  /// An empty `blob` is the answer to an offer of this end. Any other `blob` is an offer of the
+  /// other end.
   Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) override {
     const bool is_answer = blob.empty();
     if (is_answer != offered_.contains({peer, key})) {

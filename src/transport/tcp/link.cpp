@@ -201,8 +201,9 @@ void TcpLink::consume(std::size_t n) {
 
 std::size_t TcpLink::unsent() const { return socket_.unacknowledged(); }
 
-/// The time since the last acknowledgement includes any time in which the connection was idle, so
-/// the caller checks again later.
+/// The result may be too long, because the time since the last acknowledgement includes idle time
+/// before the retransmission. The caller therefore also measures for how long this function has
+/// returned a value.
 std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 #ifdef __linux__
   tcp_info info = {};

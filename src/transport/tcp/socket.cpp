@@ -36,7 +36,7 @@ constexpr int kKeepAliveProbes = 3;
 [[maybe_unused]] constexpr int kMostProbes = 127;
 [[maybe_unused]] constexpr int kLongestSilence = 1'000'000;
 
-// Ignores errors: connections also work without these options.
+// Ignores errors, because connections also work without these options.
 void set_option(const Socket& socket, int level, int name, int value) {
   (void)::setsockopt(socket.descriptor(), level, name, &value, sizeof value);
 }

@@ -78,7 +78,7 @@ std::byte* map_memory(std::size_t bytes) {
         fmt::format("cannot allocate {} bytes for message slots: {}", bytes, describe_code(errno)));
 #ifdef MADV_DONTFORK
   // Excludes the memory from a fork: copy-on-write could otherwise give the parent new pages while
-  // the device still writes to the old ones.
+  // the device still writes to the old pages.
   (void)::madvise(memory, bytes, MADV_DONTFORK);
 #endif
   return static_cast<std::byte*>(memory);

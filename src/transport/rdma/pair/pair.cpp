@@ -13,7 +13,8 @@ namespace {
 /// message number of a send.
 constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
 constexpr std::uint32_t kPacketMask = 0xffffff;
-/// Requested inline size: enough for a small message with its header.
+/// Requested maximum size, in bytes, of inline messages: enough for a small message with its
+/// header.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
 /// uc only: data that is still outstanding after this time may be lost, so this end sends a probe.
@@ -148,8 +149,8 @@ bool Pair::post_control(MessageKind kind, bool credit) {
   return ended_.empty();
 }
 
-/// Sends the control messages that are due, as far as slots and credit allow. Each also carries the
-/// count of returned receives.
+/// Sends the control messages that are due, as far as slots and credit allow. Each control message
+/// also carries the count of receives that this end has posted again.
 void Pair::flush() {
   if (phase_ == Phase::made || close_heard_ || !ended_.empty()) return;
   if (hello_owed_ && post_control(MessageKind::hello, credits_.may_send_credit())) {

@@ -43,7 +43,7 @@ std::string names_of(const std::vector<std::string>& names) {
   throw InvalidArgument(fmt::format("the table of RDMA devices {}: {}", printable(path), what));
 }
 
-/// Returns the number of ranks; throws unless the table is square and matches `size`.
+/// Returns the number of ranks. Throws if the table is not square, or does not match `size`.
 std::size_t rows_of(const json& found, const std::string& path, std::optional<int> size) {
   const std::size_t ranks = size ? static_cast<std::size_t>(*size) : found.size();
   const auto is_row = [&](const json& row) { return row.is_array() && row.size() == ranks; };
@@ -55,7 +55,8 @@ std::size_t rows_of(const json& found, const std::string& path, std::optional<in
                            size ? fmt::format("of {} ranks", ranks) : "rank", shown(found)));
 }
 
-/// Accepts null, a name, or a list of names. Returns nothing for any other value.
+/// Returns the names in `entry`, which may be null, a name, or a list of names. Returns nullopt for
+/// any other value.
 std::optional<std::vector<std::string>> names_in(const json& entry) {
   std::vector<std::string> names;
   const json list = entry.is_null()    ? json::array()
