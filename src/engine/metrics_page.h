@@ -22,7 +22,8 @@ struct RankFigures {
   FlightOrigin origin = {};
   MetricsSummary summary = {};
   EndedCalls calls = {};
-  std::vector<std::string_view> algorithms = {};  ///< The names of the indices in `calls`.
+  /// Names of algorithms, by the second index of `calls.by_algorithm`.
+  std::vector<std::string_view> algorithms = {};
   std::map<LinkName, LinkBytes> links = {};
   /// Number of peers by state: connected, silent, left or lost.
   std::map<std::string_view, std::size_t> peers = {};

@@ -53,12 +53,12 @@ class Carrier {
   virtual bool is_over() const = 0;
 
   /// Called repeatedly after the group has failed for `reason`. Returns true once the library no
-  /// longer accesses memory of the callers. This takes a bounded time.
+  /// longer accesses memory of the callers. Must return true within a bounded time.
   virtual bool let_go(const std::string& reason, Clock::time_point now) noexcept = 0;
   /// Removes and returns all messages that have not ended. Called once let_go() has returned true.
   virtual OperationList drop_messages() noexcept = 0;
-  /// Called when no more calls follow. `whole` is true if the group has not failed and had no
-  /// pending calls.
+  /// Ends the use of the carrier: no more calls follow. `whole` is true if the group has not failed
+  /// and had no pending calls.
   virtual void close(bool whole) noexcept = 0;
 };
 

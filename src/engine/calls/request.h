@@ -49,7 +49,7 @@ struct Request {
   Conveyor* conveyor = nullptr;
 };
 
-/// Keeps the counts of a request that must outlive the caller's memory.
+/// Copies of a request's counts, for code that keeps the request beyond the call.
 class KeptCounts {
  public:
   /// Copies the counts and makes `request` refer to the copies.

@@ -8,8 +8,8 @@
 
 namespace mccl::engine {
 
-/// Size in bytes of the smallest copy or reduction that is timed. A smaller one takes less time
-/// than reading the clock.
+/// Size in bytes of the smallest copy or reduction that is timed. A smaller operation takes less
+/// time than reading the clock.
 inline constexpr std::size_t kTimedBytes = 4096;
 
 /// dst = src, without overlap, where `dst` is in the task's output. Large results bypass the cache,

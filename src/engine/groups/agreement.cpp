@@ -106,7 +106,7 @@ void Agreement::proceed(bool has_learned) {
 }
 
 /// Announces the decision even if another member made it, because that member may have died before
-/// all others received it.
+/// all other members received the decision.
 void Agreement::decide(Standings decision) {
   merge(decision);
   if (is_excluded()) return;

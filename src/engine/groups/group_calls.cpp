@@ -172,7 +172,7 @@ void GroupState::blame_the_dead(Failure& failure) noexcept {
   }
 }
 
-/// Asks peers to take in messages, because a receiver without calls does not read on its own.
+/// Asks peers to read messages, because a peer without pending messages does not read on its own.
 void GroupState::ask_for_room(Clock::time_point now) {
   messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
     ControlMessage message = about_group(ControlKind::blocked);

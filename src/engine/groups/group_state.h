@@ -339,8 +339,8 @@ class GroupState {
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Agreement agreement_;
   std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank takes part in no agreement.
-  /// Time at which a collective last made progress, or at which one was queued while no other was
-  /// pending.
+  /// Time at which a collective last made progress, or at which a collective was queued while no
+  /// other collective was pending.
   Clock::time_point collectives_moved_;
   std::int64_t weight_ = 0;            // bytes reported to Staging
   std::uint64_t calls_when_idle_ = 0;  // number of the last call at the previous idle check

@@ -86,7 +86,7 @@ class Inbox {
 
   std::mutex mutex_;
   // The following three members are guarded by mutex_.
-  Content content_;  // Submitted and not taken. Its lists have capacity for `groups_` groups.
+  Content content_;  // Content not taken yet. Its lists have capacity for `groups_` groups.
   // Empty lists with capacity for `groups_` groups. take() uses them if `taken` has less capacity.
   Content spare_;
   std::size_t groups_ = 0;  // Number of groups made and not closed.

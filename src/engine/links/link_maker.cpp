@@ -248,7 +248,7 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, P
 }
 
 void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
-  if (peer < rank_) return;  // answers a link that this rank has given up
+  if (peer < rank_) return;  // an answer about a link that this rank has given up
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 

@@ -59,7 +59,8 @@ inline constexpr std::size_t kEagerOverhead = 256;
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
-/// Time for which a link may be full before the peer is asked to take in messages.
+/// Time for which a link may be full before the peer is asked to read messages for which it has
+/// posted no receives.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
 
 /// Thrown by advance() if messages to or from a member can no longer be transferred.
@@ -100,11 +101,12 @@ class Messages {
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  /// Called when the peer will send no more messages. Takes in its messages in flight before
-  /// receives are posted, until its links end, so that the peer need not wait for the receives.
+  /// Called when the peer will send no more messages. Reads the peer's messages in flight even
+  /// before receives are posted, until the peer's links end, so that the peer need not wait for the
+  /// receives.
   void drain(GroupRank rank);
-  /// Called when the peer waits for space in a link. Takes in the peer's messages up to `number`
-  /// before receives are posted.
+  /// Called when the peer waits for space in a link. Reads the peer's messages up to message number
+  /// `number` even before receives are posted.
   void take_in(GroupRank rank, std::uint64_t number);
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
 
@@ -189,7 +191,7 @@ class Messages {
     std::uint64_t taken = 0;           ///< Number of requests and whole eager messages read.
     std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this number.
     bool draining = false;     ///< Set by drain().
-    bool reads_ahead = false;  ///< True if messages are taken in before receives are posted.
+    bool reads_ahead = false;  ///< True if messages are read before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
     /// Time since which frames to the peer wait for space in a link; max() if none waits.
     Clock::time_point blocked_since = Clock::time_point::max();

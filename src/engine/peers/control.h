@@ -85,7 +85,7 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 class ControlConnection {
  public:
   /// Maximum number of bytes queued for a peer that does not read. While a correct peer is stopped,
-  /// messages about a hundred thousand groups may take this much.
+  /// messages about a hundred thousand groups may take this many bytes.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
   /// Reserves memory, so that send() allocates only while earlier messages are queued. Throws
