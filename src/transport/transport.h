@@ -38,7 +38,7 @@ inline constexpr std::size_t kMostBlobBytes = 4096;
 inline constexpr std::size_t kMostNameBytes = 8;
 
 /// Result of one step of making a link at this end. An end may return its link before the other end
-/// does only if the other end can no longer fail to make its link.
+/// only if the other end is then certain to make its link as well.
 struct Making {
   std::optional<Blob> blob;    ///< Blob for hear() at the other end.
   std::unique_ptr<Link> link;  ///< Set when this end of the link is complete and may be written to.

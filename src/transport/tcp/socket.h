@@ -145,7 +145,7 @@ bool is_self_connected(const Socket& socket);
 /// writable, so a sender that polls for writability would spin.
 class Shortage {
  public:
-  /// Records that the system refused a write. Returns true if this begins a shortage.
+  /// Records that the system refused a write. Returns true if this refusal begins a shortage.
   bool refused(Clock::time_point now) {
     const bool is_new = !lasts();
     pause_ = is_new ? kFirstPause : std::min(2 * pause_, kLongestPause);

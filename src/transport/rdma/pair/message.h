@@ -24,10 +24,10 @@ class Credits {
  public:
   /// Number of the peer's receives that messages with data must leave free.
   static constexpr std::uint32_t kReserved = 5;
-  /// Number of returned receives after which a credit message is sent. It is less than kReserved,
-  /// so each credit message frees receives for credit messages of the other direction, and the two
-  /// ends cannot both run out of credit. It is more than 1, so that credit messages do not answer
-  /// each other forever.
+  /// Number of receives that an end posts again before it sends a credit message. It is less than
+  /// kReserved, so each credit message frees receives for credit messages of the other direction,
+  /// and the two ends cannot both run out of credit. It is more than 1, so that credit messages do
+  /// not answer each other forever.
   static constexpr std::uint32_t kWorthTelling = kReserved - 1;
   static constexpr std::uint32_t kLeastDepth = 2 * kReserved;
 
@@ -60,8 +60,8 @@ class Credits {
   std::uint32_t returned() const { return returned_; }
   bool owes_credit() const { return returned_ - announced_ >= kWorthTelling; }
 
-  /// Records the peer's count of returned receives. Returns false if the count exceeds the number
-  /// of sent messages, or is lower than an earlier count.
+  /// Records the count of receives that the peer has posted again. Returns false if the count
+  /// exceeds the number of sent messages, or is lower than an earlier count.
   bool hear(std::uint32_t returned) {
     if (returned - heard_ > sent_ - heard_) return false;
     heard_ = returned;
@@ -80,7 +80,7 @@ enum class MessageKind : std::uint16_t {
   hello,  ///< First message of each end; tests the path.
   ready,  ///< Sent by the dialing end once it has received a hello.
   data,
-  credit,  ///< Carries only the count of returned receives.
+  credit,  ///< Carries only the count of receives posted again.
   probe,   ///< Asks whether all earlier messages have arrived; used on uc.
   close,   ///< No more messages follow.
   answer,  ///< Answers a probe: all earlier messages have arrived.
