@@ -1,7 +1,6 @@
 // The HTTP server from which Prometheus and similar programs read the metrics of a rank. It answers
-// one request for each connection. It is used in place of prometheus-cpp's own server, which does
-// not offer OpenMetrics, takes up to two seconds to stop, and cannot close its socket in the child
-// of a fork.
+// one request for each connection. It replaces prometheus-cpp's own server, which does not offer
+// OpenMetrics, takes up to two seconds to stop, and cannot close its socket in the child of a fork.
 #pragma once
 
 #include <atomic>

@@ -3,8 +3,8 @@
 //
 // A cache line that a neighbour has read stays in the neighbour's cache, and must be invalidated
 // there before it can be written again. The cost depends on the distance between the cores, whereas
-// memory is equally far from all of them. Measured on an EPYC 9004 with 256 KiB, in GB/s: writing /
-// reading by the neighbour.
+// memory is equally far from all of them. Measured on an EPYC 9004 with 256 KiB, in GB/s: writing
+// by the rank / reading by the neighbour.
 //
 //                                 through the cache    past the cache
 //   hardware threads of one core      42 / 45          26 / 15

@@ -44,8 +44,8 @@ struct Vote {
 };
 
 /// True if the members that are present may go on without the others. More than half of the members
-/// that have not ended must be present, or half of them including the lowest rank among them. This
-/// rule keeps the silent members from going on as a second group.
+/// that have not ended must be present, or exactly half of them if the lowest rank among them is
+/// present. This rule keeps the silent members from going on as a second group.
 bool may_go_on(const Standings& standings);
 
 /// Used under the engine's progress lock.

@@ -78,7 +78,7 @@ class GroupState {
   GroupState(Membership membership, std::chrono::milliseconds timeout, schedule::Facts facts,
              const Compression& compression, Surroundings& surroundings);
 
-  // Called from any thread, down to next_sequence():
+  // The functions down to next_sequence() may be called from any thread:
   const Membership& membership() const { return membership_; }
   std::uint64_t id() const { return membership_.id; }
   std::chrono::milliseconds timeout() const { return timeout_; }  ///< Default timeout of calls.

@@ -25,7 +25,7 @@ struct FrameLayout {
   std::uint32_t message;
   std::uint32_t payload_bytes;
   std::uint32_t crc;
-  std::uint32_t header_crc;  // checksum of all fields before it
+  std::uint32_t header_crc;  // checksum of all preceding fields
 };
 static_assert(sizeof(FrameLayout) == kFrameBytes);
 

@@ -104,8 +104,8 @@ Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
   return oldest;
 }
 
-/// Writes before it reads. If frames still wait for space in a link after that, this rank reads
-/// from all peers.
+/// Writes before it reads. If frames still wait for space in a link afterwards, reads from all
+/// peers, so that two ranks whose links are full do not wait for each other.
 bool Messages::advance() {
   bool moved = false;
   blocked_ = false;

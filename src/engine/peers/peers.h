@@ -17,8 +17,7 @@ namespace mccl::engine {
 /// under the engine's progress lock.
 class Peers {
  public:
-  /// Maximum number of messages that receive() handles from one peer before it turns to the next
-  /// peer.
+  /// Maximum number of messages that one call of receive() handles from each peer.
   static constexpr int kMessagesAtATime = 64;
 
   explicit Peers(int size) : peers_(static_cast<std::size_t>(size)) {}

@@ -1,5 +1,5 @@
 // The status reports of the other ranks, which this rank requests over the control connections when
-// `mccl status` asks it for the whole job. Nothing is sent while no process asks.
+// `mccl status` asks this rank about all ranks of the job. No reports are sent otherwise.
 #pragma once
 
 #include <cstddef>
