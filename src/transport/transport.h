@@ -72,7 +72,7 @@ class Transport {
   virtual int rails(WorldRank) const { return 1; }
 
   /// Descriptions of the paths to the peer that look equally good, so that only a measurement can
-  /// choose one. Called at the dialing end. One element if there is no choice.
+  /// choose one. Called at the dialing end. Returns one element if there is no choice.
   virtual std::vector<std::string> equal_ways(WorldRank) const { return {""}; }
   /// Selects the path for later dials to the peer, by its index in equal_ways().
   virtual void take_way(WorldRank, std::size_t) {}

@@ -1,5 +1,5 @@
 // A VerbsDevice is one open RDMA device of this process. All ranks of the process share it, because
-// devices support few contexts. It is closed when the last of its users releases it. A failed
+// devices support few contexts. The device is closed when its last user releases it. A failed
 // device also stays open for its users, while new users open another instance.
 //
 // A device supports few regions of registered memory, and registration is slow. So one region is

@@ -38,7 +38,8 @@ struct Card {
 
 /// Returns one line of JSON.
 std::string serialise(const Card& card);
-/// Parses a peer's card. Makes its texts printable, and cuts long ones. Throws CorruptionError.
+/// Parses a peer's card. Makes its texts printable, and shortens long texts. Throws
+/// CorruptionError.
 Card parse_card(WorldRank rank, std::string_view text);
 
 /// Returns the best service that both ranks have; rc is preferred to uc. Throws Error if they have
