@@ -77,7 +77,8 @@ class Executor {
   bool open_window();
   bool is_lost(GroupRank rank);
   [[noreturn]] void throw_lost(GroupRank rank);
-  /// Throws MismatchError, because the neighbour `rank` made a different call, now or earlier.
+  /// Throws MismatchError, because the neighbour `rank` makes a different call than this rank, or
+  /// did so in an earlier collective.
   [[noreturn]] void throw_divergence(GroupRank rank) const;
   void publish(const schedule::Step& step);
   void read(const schedule::Step& step);

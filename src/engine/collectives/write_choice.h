@@ -63,8 +63,7 @@ class WriteChoice {
   void took(Way way, std::size_t bytes, double seconds, Clock::time_point now);
 
  private:
-  /// Seconds per byte of the writes of a trial that went through the cache, or of those that went
-  /// past it.
+  /// Seconds per byte of those writes of a trial that used the same Way.
   struct Samples {
     std::array<double, kTrialWrites / 2> taken{};
     std::size_t count = 0;

@@ -7,11 +7,11 @@
 // own. It then announces the decision. A member that receives a decision of the same round adopts
 // it.
 //
-// Two members that include each other never decide differently, for four reasons. Each decision
-// equals a vote of the other member. In the votes of one member, states change only to later
-// enumerators of Standing. A member that has decided does not vote again in that round. A member
-// ignores the votes of members that it has excluded. An excluded member that is still alive must
-// not go on alone: see may_go_on().
+// Two members that include each other in their decisions never decide differently, for four
+// reasons. Each decision equals a vote of the other member. In the votes of one member, states
+// change only to later enumerators of Standing. A member that has decided does not vote again in
+// that round. A member ignores the votes of members that it has excluded. An excluded member that
+// is still alive must not go on alone: see may_go_on().
 #pragma once
 
 #include <cstdint>

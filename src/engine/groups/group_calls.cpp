@@ -227,8 +227,8 @@ AtOnce GroupState::begin_at_once(Task& task) {
       begin_carried(task);
     }
   } catch (const PeerError& error) {
-    // The caller then submits the send, which fails again in the driver. The driver waits a moment
-    // for the peer to announce the reason.
+    // After `no`, the caller submits the send, which fails again in the driver. The driver waits a
+    // moment for the peer to announce the reason.
     if (task.call.collective == Collective::send) return AtOnce::no;
     fail_at_once(task.call, error);
   } catch (const std::exception& error) {

@@ -35,8 +35,8 @@ void GroupState::log_failure() const noexcept {
 /// run out, the error of the calls is a preallocated exception without text.
 void GroupState::settle_failure() noexcept {
   announce_failure();
-  // Calls end only once the carrier no longer accesses their memory. Until then, each pass tries
-  // again.
+  // Calls end only once the carrier no longer accesses their memory. Until then, each pass calls
+  // let_go() again.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
   if (!calls_.empty()) note_missing(calls_.front());
   end_collective();

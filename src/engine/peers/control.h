@@ -93,9 +93,9 @@ class ControlConnection {
   explicit ControlConnection(std::unique_ptr<transport::Link> link);
 
   /// Writes as much of the message as the link takes, and queues the rest. Returns an empty text on
-  /// success, else why it failed: more than kMostUnsentBytes are queued, or memory has run out.
-  /// After a failure the stream has a gap, and the connection must not be used any more. Does not
-  /// report a closed connection; receive() then throws.
+  /// success, otherwise the reason of the failure: more than kMostUnsentBytes are queued, or memory
+  /// has run out. After a failure the stream has a gap, and the connection must not be used any
+  /// more. Does not report a closed connection; receive() then throws.
   [[nodiscard]] std::string_view send(const ControlMessage& message) noexcept;
   /// Writes queued bytes.
   void flush() noexcept;

@@ -84,8 +84,8 @@ class Liveness {
   };
 
   Clock::duration period_;
-  /// Silence after which a peer is lost: the interval minus half a period, which rounds to the
-  /// nearest heartbeat.
+  /// Silence after which a peer is lost: the interval minus half a period. Silence is checked once
+  /// in a period, so this rounds the interval to the nearest check.
   Clock::duration limit_;
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};
