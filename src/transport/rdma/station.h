@@ -85,7 +85,8 @@ class Station {
 
   const std::shared_ptr<VerbsDevice> device_;
   Port port_;
-  /// Null if the device has no completion channels; its pairs are then polled every kBlindNap.
+  /// Null if the device has no completion channels; its pairs are then polled at intervals of
+  /// kBlindNap.
   std::unique_ptr<CompletionChannel> channel_;
   struct Place {
     Pair* pair;

@@ -61,7 +61,7 @@ struct HostPort {
   std::uint16_t port = 0;
 };
 
-/// Parses "host:port", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
+/// Parses texts such as "node1:80", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
 HostPort parse_host_port(std::string_view text);
 
 /// Returns all addresses of a numeric address or a host name, in the resolver's order. Blocks.

@@ -19,9 +19,9 @@ namespace mccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
-/// A peek() of at most kSmallRequest bytes is for something small, such as a header. It buffers at
-/// most kSmallReceive bytes, so that read() can receive most of the following bytes directly into
-/// their destination.
+/// A peek() of at most kSmallRequest bytes usually asks for a header. Such a call receives at most
+/// kSmallReceive bytes into the buffer, so that read() can receive most of the following bytes
+/// directly into their destination.
 constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
 /// Maximum number of receives per depart() call, because the caller must also serve other links.

@@ -82,7 +82,8 @@ class SecureStream {
   SecureStream& operator=(const SecureStream&) = delete;
 
   enum class State : std::uint8_t { waiting, open, failed };
-  /// Continues the handshake. Bytes may be sent and received once it has returned State::open.
+  /// Continues the handshake. Bytes may be sent and received once this function has returned
+  /// State::open.
   State advance();
   /// The reason for State::failed.
   const std::string& trouble() const { return trouble_; }

@@ -177,7 +177,7 @@ class VerbsDevice {
   void use_port(int port) { ports_.fetch_or(bit_of(port)); }
   /// True if the device can no longer be used; its driver is then not called any more.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  /// The reason why the device failed.
+  /// The reason why the device failed; empty if it has not failed.
   std::string trouble() const;
   /// Processes the events that the device has reported since the last call.
   void look();

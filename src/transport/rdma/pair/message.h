@@ -2,8 +2,8 @@
 // messages, and flow control. Both ends are little-endian.
 //
 // Flow control ensures that no message ever arrives without a posted receive. A receiver posts a
-// number of receives ("depth") before the two ends are connected. It posts one again after it has
-// processed a message. Every message carries the total number of receives that its sender has
+// number of receives ("depth") before the two ends are connected. It posts a receive again after it
+// has processed the message. Every message carries the total number of receives that its sender has
 // posted again ("returned"). A credit message carries only that count; it is sent when no other
 // message is due.
 //

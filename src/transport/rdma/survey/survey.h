@@ -36,7 +36,7 @@ struct Card {
   std::vector<std::vector<std::size_t>> leads_to;
 };
 
-/// Returns one line of JSON.
+/// Returns the card as one line of JSON.
 std::string serialise(const Card& card);
 /// Parses a peer's card. Makes its texts printable, and shortens long texts. Throws
 /// CorruptionError.
