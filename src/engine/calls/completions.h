@@ -86,8 +86,7 @@ class Completions {
   /// its times kTimedEvery times, to represent the calls that are not timed.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// Messages of fewer bytes than this are recorded without times if they run on their caller's
-  /// thread.
+  /// Size in bytes from which messages that run on their caller's thread are recorded with times.
   static constexpr std::size_t kTimedMessageBytes = 4096;
 
   /// `recorder`, `staging` and `log` must outlive this object.

@@ -221,7 +221,7 @@ void GroupState::end_search_if_decided() {
   if (search_ && agreement_.decision()) end_search(nullptr);
 }
 
-/// No callbacks are run here, because a SurvivorSearch never gets any.
+/// No callbacks are run here, because a SurvivorSearch never has callbacks.
 void GroupState::end_search(const std::exception_ptr& error) noexcept {
   if (const auto ended = std::exchange(search_, nullptr)) (void)ended->finish(error);
 }

@@ -1,4 +1,4 @@
-// A lane: one link, with its outgoing and its incoming message.
+// A lane is one link, with the message that is being sent and the message that is arriving.
 #pragma once
 
 #include <cstddef>

@@ -285,7 +285,8 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   if (whole) {
     for (const auto& [number, receive] : peer.incoming) ended.push_back(pending_.remove(*receive));
     peer.incoming.clear();
-    // The lanes are dropped, because one may be in the middle of a piece whose receive ends here.
+    // The lanes are dropped, because a lane may be in the middle of a piece whose receive ends
+    // here.
     Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
     channel.lanes.clear();
     if (channel.lost.empty()) channel.lost = kGivenUp;

@@ -116,8 +116,8 @@ class Messages {
   /// True if frames wait for space in a link.
   bool blocked() const { return blocked_; }
   /// Calls `ask(peer, number)` for each peer whose link has had no space for pending messages for
-  /// the time kAskAfter. `number` is that of the last message to the peer. Called once for each
-  /// number.
+  /// the time kAskAfter. `number` is the number of the last message to the peer. Does not call
+  /// `ask` again for the same number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
   /// Removes and returns the operations finished since the last call, including those of a pass

@@ -58,7 +58,7 @@ std::span<const std::byte> bytes_of(const std::string& text, std::size_t limit) 
   return std::as_bytes(std::span(text)).first(std::min(text.size(), limit));
 }
 
-/// Appends the message's bytes. Appends nothing if it throws.
+/// Appends the message's bytes. If this throws, `bytes` is unchanged.
 void append(std::vector<std::byte>& bytes, const ControlMessage& message) {
   const std::span<const std::byte> reason = bytes_of(message.failure.reason, kReasonLimit);
   const std::span<const std::byte> name = bytes_of(message.transport, transport::kMostNameBytes);
