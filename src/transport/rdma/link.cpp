@@ -18,9 +18,9 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-/// Destroys the pair immediately if memory is lent, because the device must not read that memory
-/// after this call. Also destroys it immediately if the peer is lost. Otherwise the station sends
-/// the last messages first.
+/// If a loan exists, the pair is destroyed immediately, because the device must not read the
+/// caller's memory after this call. The pair is also destroyed immediately if the peer is lost.
+/// Otherwise the station sends the last messages first.
 RdmaLink::~RdmaLink() {
   if (loan_ || lost_at_ != Clock::time_point::max()) {
     pair_.reset();

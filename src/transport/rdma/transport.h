@@ -1,7 +1,7 @@
 // Links over RDMA devices. The dialing end offers a queue pair. The other end connects a queue pair
-// of its own to the offered one and answers. Then the dialing end connects its queue pair. Finally,
-// the two ends exchange greetings through the devices; the link is made only if these greetings
-// arrive.
+// of its own to the offered queue pair, and answers. Then the dialing end connects its queue pair.
+// Finally, the two ends exchange greetings through the devices; the link is made only if these
+// greetings arrive.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
-/// Memory for a full record and a preceding key-update message.
+/// Maximum size in bytes of a full record and a preceding key-update message.
 constexpr std::size_t kMostRecordBytes = kRecordBytes + 1024;
 /// Maximum number of consecutive records without data that receive() accepts.
 constexpr int kMostEmptyRecords = 32;

@@ -89,7 +89,8 @@ class Pair {
 
   /// Sends close: no more messages follow.
   void close();
-  /// True if everything, including close, has been sent, or if the peer will receive nothing more.
+  /// True if all messages, including close, have been sent, or if the peer will receive nothing
+  /// more.
   bool departed() const;
   /// True if the other end has sent close.
   bool closed_by_peer() const { return close_heard_; }

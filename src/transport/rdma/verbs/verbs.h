@@ -111,7 +111,7 @@ struct QueuePairOptions {
   int port = 1;
   std::uint32_t sends = 1;
   std::uint32_t receives = 1;
-  /// Requested size of inline messages; see QueuePair::inline_bytes().
+  /// Requested maximum size, in bytes, of inline messages; see QueuePair::inline_bytes().
   std::uint32_t inline_bytes = 0;
   std::uint32_t pieces = 1;  ///< Maximum number of pieces per sent message.
 };
