@@ -20,8 +20,8 @@ constexpr int kEagerLooks = 128;
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
 /// Interval between checks of control messages and links while a carrier's calls complete on their
-/// callers' threads. A check takes as long as many such calls. Calls that do not complete there are
-/// left to the driver, which checks more often.
+/// callers' threads. A check takes as long as many such calls. Calls that do not complete on their
+/// callers' threads are left to the driver, which checks more often.
 constexpr std::chrono::milliseconds kBesideCarrier{5};
 /// Longest time for which a caller's thread advances its call without a check of control messages
 /// and deadlines.

@@ -40,7 +40,8 @@ class Families {
   std::vector<MetricFamily> all_;
 };
 
-/// The fields of the summary are gauges, because reset_metrics() sets them back.
+/// The fields of the summary are gauges, because reset_metrics() resets them, and a counter must
+/// not decrease.
 void add_summary(Families& families, const MetricsSummary& summary) {
   for_each_field(summary, [&](const char* name, auto value) {
     families.family(name, MetricType::Gauge, std::string("The field ") + name + " of the metrics.")

@@ -68,7 +68,8 @@ void MetricsServer::run() {
     } catch (const std::exception&) {
       // There is no memory for the answer. The client sees that the connection ends.
     }
-    // If no descriptor is left for the connection, the connection stays ready to be accepted.
+    // If no descriptor is left for the connection, poll(2) would report the waiting connection
+    // again immediately. So this thread pauses.
     if (accepted.error != 0) ::poll(watched.data(), 1, kPauseAfterError);
   }
 }

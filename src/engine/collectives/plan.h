@@ -73,7 +73,7 @@ class PlanCache {
 
   schedule::Facts facts_;
   std::unordered_map<Key, Plan, KeyHash> plans_;
-  std::size_t bytes_ = 0;       // memory of all plans
+  std::size_t bytes_ = 0;       // memory of all plans, in bytes
   const Plan* last_ = nullptr;  // points into plans_
   Call last_call_;
   bool last_is_even_ = false;

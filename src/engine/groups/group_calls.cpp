@@ -189,7 +189,7 @@ Failure GroupState::failure_in(const Call& call, const std::exception& error) co
   return failure;
 }
 
-/// The call that advance_calls() was working on when it threw.
+/// Returns the call that advance_calls() was working on when it threw.
 Call GroupState::call_under_way() const {
   return in_messages_ || calls_.empty() ? a_message : calls_.front().call;
 }

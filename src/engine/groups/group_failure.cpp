@@ -121,7 +121,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   const bool whole = !failed() && idle();
   // The end of a group is not a failure, so on_failure() must not be called for it.
   if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;
-  failure_announced_ = true;  // the end has been announced instead
+  failure_announced_ = true;  // the members have been informed above
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);
   settle_failure();

@@ -99,7 +99,7 @@ class UnmadeGroups {
   };
   std::unordered_map<std::uint64_t, Made> made_;
   std::list<std::uint64_t> open_;
-  std::list<std::uint64_t> closed_;  // in the order of closing
+  std::list<std::uint64_t> closed_;  // in the order in which the groups were closed
 };
 
 }  // namespace mccl::engine

@@ -131,8 +131,8 @@ class GroupState {
   /// collective whose schedule is not `in_order`, and for a message that Messages cannot transfer
   /// at once.
   AtOnce begin_at_once(Task& task);
-  /// Fails the group and throws. The other ranks have begun this call, or will, so they must learn
-  /// of the error.
+  /// Fails the group and throws. The other ranks have begun this call or will begin it, so they
+  /// must learn of the error.
   [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
   /// Advances the collective or receive that begin_at_once() began. Throws errors without failing
   /// the group.

@@ -139,7 +139,7 @@ class Messages {
   /// to it, and if `whole`, all receives from it. Removes nothing and returns nullopt if a link
   /// still reads the memory of a send.
   std::optional<OperationList> give_up(GroupRank rank, bool whole) noexcept;
-  /// Drops and returns all pending operations. Finished ones remain.
+  /// Drops and returns all pending operations. Finished operations remain.
   OperationList drop_all() noexcept;
   const OperationList& pending() const { return pending_; }
 

@@ -55,7 +55,7 @@ class Reports {
   std::string own_;
   Clock::time_point made_;  ///< When `own_` was made.
   std::uint64_t round_ = 0;
-  std::map<WorldRank, Answer> answers_;  ///< The ranks that were asked.
+  std::map<WorldRank, Answer> answers_;  ///< Answers of the ranks that were asked.
   std::size_t missing_ = 0;              ///< Number of reports that are not complete.
   std::promise<void> complete_;          ///< Made ready when `missing_` becomes 0.
 };
