@@ -49,7 +49,8 @@ class RingWriter {
   std::uint64_t taken_ = 0;    // Last value read from the shared state.
 };
 
-/// The reading side of a ring. `bytes` is the ring's memory, mapped twice in a row.
+/// The reading side of a ring. `bytes` is the ring's memory, mapped twice in a row (see
+/// RingWriter).
 class RingReader {
  public:
   RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)

@@ -23,7 +23,7 @@ class Address {
   /// Parses "10.0.0.1", "fd00::1" or "fe80::1%eth0". Returns nullopt for any other text, including
   /// host names.
   static std::optional<Address> parse_numeric(std::string_view host, std::uint16_t port);
-  /// Returns [::] or 0.0.0.0.
+  /// Returns the wildcard address [::] or 0.0.0.0.
   static Address wildcard(int family, std::uint16_t port);
 
   const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }

@@ -51,7 +51,8 @@ class TcpLink final : public Link {
   /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived. If the connection has
   /// ended, sets ended_ and returns 0.
   std::size_t receive(std::byte* to, std::size_t limit);
-  /// Handles ENOBUFS: the system has no memory for sending.
+  /// Handles ENOBUFS, which means that the system has no memory for sending: pauses writes, and
+  /// warns the user once.
   void run_short();
   void end(std::string why);
   /// True if no more bytes will be received and `report_end_at_` has passed.

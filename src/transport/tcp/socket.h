@@ -153,8 +153,8 @@ class Shortage {
     return is_new;
   }
 
-  /// Ends the backoff: a write succeeded, or the socket is full. In the latter case, poll(2)
-  /// reports when it is writable again.
+  /// Ends the backoff. Called when a write has succeeded or the socket is full. If the socket is
+  /// full, poll(2) reports when it is writable again.
   void over() {
     pause_ = {};
     until_ = Clock::time_point::max();

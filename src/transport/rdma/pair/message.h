@@ -71,7 +71,7 @@ class Credits {
  private:
   std::uint32_t depth_;
   std::uint32_t sent_ = 0;
-  std::uint32_t heard_ = 0;  ///< Last count of returned receives that the peer has sent.
+  std::uint32_t heard_ = 0;  ///< Last MessageHeader::returned that the peer has sent.
   std::uint32_t returned_ = 0;
   std::uint32_t announced_ = 0;  ///< Value of returned_ that was last sent to the peer.
 };
@@ -94,7 +94,7 @@ struct MessageHeader {
   std::uint32_t bytes = 0;     ///< Payload bytes after the header.
   std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.
   std::uint16_t kind = 0;
-  std::uint16_t question = 0;  ///< Probe: its number. Answer: the number of the probe. Else 0.
+  std::uint16_t question = 0;  ///< Probe: its number. Answer: the number of the probe. Otherwise 0.
 };
 inline constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 static_assert(kHeaderBytes == 24);
