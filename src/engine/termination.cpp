@@ -48,8 +48,8 @@ std::atomic<bool> ending{false};
 void on_signal(int) {
   const int error = errno;
   handling.fetch_add(1);
-  // There is no thread to wake in a forked child, or once all registered functions have been
-  // removed.
+  // In a forked child, or once all registered functions have been removed, there is no thread to
+  // wake, so the signal ends the process immediately.
   if (listener.load() != ::getpid()) die_of_it();
   ending.store(true);
   const char byte = 1;

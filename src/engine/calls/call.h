@@ -49,7 +49,7 @@ constexpr bool reduces(const Call& call) {
          call.collective == Collective::reduce_scatter;
 }
 
-/// Call::counts_hash of an all_to_all with counts, whose messages are checked one by one.
+/// Value of Call::counts_hash for an all_to_all with counts, whose messages are checked one by one.
 inline constexpr std::uint64_t kOwnCounts = 1;
 
 /// Returns a 64-bit hash of the counts, which is never kOwnCounts. If all counts are equal, returns

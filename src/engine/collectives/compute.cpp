@@ -9,8 +9,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Returns the operation on two elements. For avg and premul_sum that is a sum; the division and
-/// the factor are applied elsewhere.
+/// Returns the operation that combines two elements. For avg and premul_sum, this operation is a
+/// sum; the division and the factor are applied elsewhere.
 ReduceKind arithmetic(ReduceKind kind) {
   return kind == ReduceKind::avg || kind == ReduceKind::premul_sum ? ReduceKind::sum : kind;
 }

@@ -108,14 +108,14 @@ class GroupState {
   /// before the group's first call.
   void watch_failure(std::function<void(const Failure&)> on_failure);
   bool failure_is_watched() const;
-  /// Returns the sequence number of the next collective.
+  /// Assigns and returns the sequence number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
   bool listed = false;  ///< True if Groups lists this group among the groups with calls.
 
   // Defined in group_calls.cpp: calls, and how they make progress.
 
-  /// Starts the call, or queues it behind earlier ones. Ends it immediately if the group has
+  /// Starts the call, or queues it behind earlier calls. Ends it immediately if the group has
   /// failed.
   void start(const std::shared_ptr<Operation>& operation);
   bool idle() const {

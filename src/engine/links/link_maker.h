@@ -85,7 +85,7 @@ class LinkMaker {
   void progress(const std::function<bool(std::uint64_t group)>& closed);
   /// Returns the lost peers that the transports report; see Transport.
   std::vector<transport::Transport::LostPeer> take_lost();
-  /// Returns the established links that broke, as found by progress() since the last call.
+  /// Returns the established links that progress() has found broken since the last call.
   std::vector<transport::LinkEvent> take_broken() { return std::exchange(broken_, {}); }
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
