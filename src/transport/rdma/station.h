@@ -67,7 +67,8 @@ class Station {
   /// pairs, which may already have completions.
   bool arm();
   void disarm() { armed_ = false; }
-  /// Appends descriptors for poll(2): device events, and completions if armed or `always`.
+  /// Appends descriptors for poll(2): device events, and completions if the station is armed or
+  /// `always` is true.
   void watch(std::vector<pollfd>& descriptors, bool always = false) const;
 
   std::size_t pairs() const { return pairs_.size(); }

@@ -160,7 +160,7 @@ class Shortage {
     until_ = Clock::time_point::max();
   }
 
-  /// When to retry; Clock::time_point::max() if there is no shortage.
+  /// Time at which to retry the write; Clock::time_point::max() if there is no shortage.
   Clock::time_point retry_at() const { return until_; }
   bool lasts() const { return pause_ != Clock::duration::zero(); }
 

@@ -72,19 +72,19 @@ class Pair {
   /// key `key`. That memory must stay unchanged until the device has completed the send. Both parts
   /// together must not exceed the slot.
   void send(std::size_t bytes, std::span<const std::byte> lent, std::uint32_t key);
-  /// Data bytes posted whose completion has not been seen.
+  /// Number of data bytes posted whose completion has not been seen.
   std::size_t unsent() const { return unsent_; }
   /// The part of unsent() that lies in lent memory.
   std::size_t lent() const { return lent_; }
 
-  /// Messages posted whose completion has not been seen.
+  /// Number of messages posted whose completion has not been seen.
   std::uint32_t in_flight() const { return static_cast<std::uint32_t>(send_end_ - send_begin_); }
 
   /// Returns the unread rest of the oldest arrived message; empty if there is none.
   std::span<const std::byte> front() const;
   /// Drops bytes of the oldest message. Posts its slot again once all its bytes are dropped.
   void take(std::size_t bytes);
-  /// Bytes that have arrived and have not been taken.
+  /// Number of bytes that have arrived and have not been taken.
   std::size_t arrived() const { return arrived_bytes_; }
 
   /// Sends close: no more messages follow.

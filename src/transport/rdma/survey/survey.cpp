@@ -152,7 +152,8 @@ std::string devices_to(const Card& card, WorldRank peer) {
   return names.empty() ? kMissing : fmt::format("{}", fmt::join(names, ","));
 }
 
-/// Returns one line for each reason why a rank cannot use a device, once per host.
+/// Returns one line for each reason why a rank cannot use a device. A reason appears only once per
+/// host.
 std::vector<std::string> lacking(const std::vector<Card>& cards) {
   std::vector<std::string> lines;
   std::set<std::string> logged;

@@ -202,9 +202,9 @@ std::string_view name_of(GidType type);
 std::string kind_of(const Gid& gid);
 
 /// Returns the indices of the best two addresses of equal type and family. RoCE v2 is preferred to
-/// RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equals, the two with the longest common
-/// prefix win, because the two addresses of one cable share a prefix. Both ends get the same
-/// result, whatever the order of the lists.
+/// RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equal candidates, the two addresses with
+/// the longest common prefix are chosen, because the two addresses of one cable share a prefix.
+/// Both ends get the same result, whatever the order of the lists.
 std::optional<std::pair<std::size_t, std::size_t>> choose_gids(std::span<const Gid> here,
                                                                std::span<const Gid> there);
 
