@@ -1,4 +1,4 @@
-// Takes the place of metrics_page.cpp in builds without prometheus-cpp.
+// Replaces metrics_page.cpp in builds without prometheus-cpp.
 #include "engine/metrics_page.h"
 #include "mccl/error.h"
 

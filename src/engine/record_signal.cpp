@@ -57,8 +57,7 @@ bool install(int signal) {
 }
 
 /// Frees the context's element. The handler stays installed, because the signal's default action
-/// would end the process. The operator may send the signal without knowing that the job's last
-/// group has just ended.
+/// would end the process if an operator sends the signal just after the job's last group has ended.
 void remove(WokenContext& context) {
   const std::lock_guard lock(registry_mutex());
   context.flag.store(nullptr);

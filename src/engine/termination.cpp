@@ -79,7 +79,7 @@ class Termination {
   std::mutex& mutex() { return mutex_; }
 
   void remove(const void* name) {
-    // in a forked child, the entry belongs to the parent
+    // In a forked child, the entry belongs to the parent and is kept.
     if (listener.load() != ::getpid()) return;
     const std::lock_guard lock(mutex_);
     std::erase_if(endings_, [name](const Ending& each) { return each.name == name; });

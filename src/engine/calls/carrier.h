@@ -25,8 +25,8 @@ class Carrier {
   /// True if a caller may begin and advance this collective on its own thread.
   virtual bool runs_at_once(const Request& request) const = 0;
 
-  /// Begins a collective. The previous one must have ended. Keeps no reference to `task`, whose
-  /// address may change.
+  /// Begins a collective. The previous collective must have ended. Keeps no reference to `task`,
+  /// whose address may change.
   virtual void begin(Task& task) = 0;
   /// Tests the collective a few times. Returns true if it has ended and its result is in the task's
   /// output. Throws the error of a collective that has failed.
@@ -34,8 +34,8 @@ class Carrier {
 
   /// Begins a message, and owns it until it has ended.
   virtual void post(std::shared_ptr<Operation> message) = 0;
-  /// Tests all messages once, and moves those that have ended to `ended`. Returns true if there
-  /// were any. Throws the error of a message that has failed.
+  /// Tests all messages once, and moves the messages that have ended to `ended`. Returns true if
+  /// any message has ended. Throws the error of a message that has failed.
   virtual bool advance_messages(OperationList& ended) = 0;
   /// Messages that have not ended.
   virtual const OperationList& messages() const = 0;

@@ -37,7 +37,7 @@ struct Membership {
   }
 };
 
-/// Hash of a group's identity (FNV-1a, 64 bits). It identifies the group on the wire.
+/// Hash of a group's identity (FNV-1a, 64 bits). The hash identifies the group on the wire.
 std::uint64_t group_id(const std::string& identity);
 
 }  // namespace mccl::engine

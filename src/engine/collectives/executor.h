@@ -60,7 +60,7 @@ class Executor {
   };
 
   /// True if the links to the peer are connected. Requests them if necessary. Throws PeerError if
-  /// they can no longer be made.
+  /// the links can no longer be made.
   bool connected(PeerProgress& peer);
   bool send_to(PeerProgress& peer);
   void push(PeerProgress& peer, Lane& lane);

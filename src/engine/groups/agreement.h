@@ -2,10 +2,10 @@
 // needs no coordinator, and members may die at any time. Agreement is a state machine without I/O.
 //
 // Each member announces the state of all members as it knows it (its vote). It adds the states in
-// the votes of others to its own vote, and announces its vote again whenever a state has changed. A
-// member decides once all members that it considers present have announced the same vote as its
-// own. It then announces the decision. A member that receives a decision of the same round adopts
-// it.
+// the votes of other members to its own vote, and announces its vote again whenever a state has
+// changed. A member decides once all members that it considers present have announced the same vote
+// as its own. It then announces the decision. A member that receives a decision of the same round
+// adopts it.
 //
 // Two members that include each other in their decisions never decide differently, for four
 // reasons. Each decision equals a vote of the other member. In the votes of one member, states

@@ -348,7 +348,7 @@ class GroupState {
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;
   Clock::time_point next_probe_;
-  /// See Config::warn_after; zero: never.
+  /// See Config::warn_after; zero if no warnings are logged.
   const Clock::duration warn_after_ = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(around_.config.warn_after));
   /// A call that makes no progress, and the time of the next warning about it.

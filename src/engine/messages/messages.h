@@ -67,7 +67,7 @@ inline constexpr std::chrono::milliseconds kAskAfter{1};
 class MemberGone : public PeerError {
  public:
   /// `whole` is true if everything that the member sent has been received. If false, only sending
-  /// to it has failed.
+  /// to the member has failed.
   MemberGone(GroupRank member, const std::string& reason, bool whole);
 
   GroupRank member() const { return member_; }
