@@ -51,7 +51,7 @@ class Credits {
     announced_ = returned_;
     return sent_++;
   }
-  /// Messages sent that the peer has not yet reported as processed.
+  /// Number of messages sent that the peer has not yet reported as processed.
   std::uint32_t outstanding() const { return sent_ - heard_; }
 
   void return_one() { ++returned_; }

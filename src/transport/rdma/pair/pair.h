@@ -159,7 +159,7 @@ class Pair {
   std::uint32_t expected_ = 0;  ///< Sequence number that the next received message must have.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  /// Payload sizes of posted messages, by send slot.
+  /// Payload sizes in bytes of posted messages, by send slot.
   struct Sending {
     std::uint32_t bytes = 0;
     std::uint32_t lent = 0;

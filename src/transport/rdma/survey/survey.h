@@ -48,10 +48,10 @@ Service common_service(const Card& here, const Card& there);
 /// True if both devices have an address of the same kind.
 bool fit(const DeviceCard& here, const DeviceCard& there);
 /// Returns the rails (parallel links) between two ranks, as indices of the devices of `here`. The
-/// first device of one rank is paired with the first of the other, and so on. Such a pair of
-/// devices is a rail if both devices are usable and fit() is true for them. `here` is the card of
-/// rank `self`, `there` is the card of rank `peer`. Throws Error if there is no rail; the message
-/// contains the reason.
+/// first device of one rank is paired with the first device of the other rank, and so on. Such a
+/// pair of devices is a rail if both devices are usable and fit() is true for them. `here` is the
+/// card of rank `self`, `there` is the card of rank `peer`. Throws Error if there is no rail; the
+/// message contains the reason.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
 /// True if neither rank's device table has a device to the other rank. No cable joins the two ranks
