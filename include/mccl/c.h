@@ -93,8 +93,9 @@ MCCL_API const char* mccl_status_name(mccl_status status) MCCL_NOEXCEPT;
 /* Error message of the last function that failed on this thread: rank, peer, call, what was
  * expected and found, and what to do. Never NULL; "" before the first failure. Valid until the next
  * failure on this thread; functions that succeed, and other threads, do not change it. If tasks
- * move between threads (goroutines, Julia tasks), read it before the task may move. Alternatively
- * use mccl_work_error() and mccl_group_failure(), which take a handle. */
+ * move between threads (goroutines, Julia tasks), read the message before the task may move to
+ * another thread. Alternatively use mccl_work_error() and mccl_group_failure(), which take a
+ * handle. */
 MCCL_API const char* mccl_last_error(void) MCCL_NOEXCEPT;
 
 /* ---- Values -------------------------------------------------------------------------------- */
@@ -202,7 +203,7 @@ typedef struct mccl_group_options {
   const char* name;       /* unique among the living groups of the context */
   const int32_t* members; /* ranks of the context, ordered by their new rank */
   size_t count;           /* number of members */
-  int64_t timeout_ms;     /* timeout of its calls; 0: the setting `timeout`; negative: no limit */
+  int64_t timeout_ms;     /* timeout of calls; 0: the setting `timeout`; negative: no limit */
   /* The codec of sums whose mccl_call_options set no codec, and its topk_ratio. All members must
    * pass the same values. If `compression` is NULL, the setting `compression` applies. */
   const char* compression;
@@ -251,9 +252,10 @@ MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const cha
 /* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */
 MCCL_API mccl_status mccl_store_set(mccl_store* store, const char* key, const void* value,
                                     size_t bytes) MCCL_NOEXCEPT;
-/* Blocks until the key exists (timeout_ms 0: 60 s), then copies its value into `value`, without a
- * NUL. `*bytes`, which may be NULL, receives the length of the value. With capacity 0 only the
- * length is returned. If `capacity` is too small, the status is MCCL_ERROR_NO_ROOM. */
+/* Blocks until the key exists, for at most timeout_ms (0: 60 s). Then copies the value of the key
+ * into `value`, without a NUL. `*bytes`, which may be NULL, receives the length of the value. With
+ * capacity 0 only the length is returned. If `capacity` is too small, the status is
+ * MCCL_ERROR_NO_ROOM. */
 MCCL_API mccl_status mccl_store_get(mccl_store* store, const char* key, int64_t timeout_ms,
                                     void* value, size_t capacity, size_t* bytes) MCCL_NOEXCEPT;
 /* Adds `amount` to a counter that starts at 0; `*sum`, which may be NULL, receives the new value.
@@ -280,7 +282,7 @@ MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
 /* Announces to the peers that this rank leaves, and stops the progress thread. Pending calls fail
  * with MCCL_ERROR_ABORTED. */
 MCCL_API mccl_status mccl_context_shutdown(mccl_context* context) MCCL_NOEXCEPT;
-/* Shuts down, then frees the handle; NULL is allowed. */
+/* Shuts down the context like mccl_context_shutdown(), then frees the handle; NULL is allowed. */
 MCCL_API void mccl_context_destroy(mccl_context* context) MCCL_NOEXCEPT;
 
 /* This process's rank in the context; -1 for NULL or a handle of another kind. */

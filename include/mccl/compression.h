@@ -31,8 +31,8 @@ struct Compression {
   Codec codec = Codec::none;  ///< The format on the wire.
   /// topk only: share of the elements that each rank sends; above 0, at most 1.
   double ratio = 0.01;
-  /// If true, the codec is used only for sums of f32 that it is predicted to make at least a tenth
-  /// faster. Other sums are exact.
+  /// If true, the codec is used only where it is predicted to make a sum of f32 at least a tenth
+  /// faster. All other sums are exact.
   bool if_faster = false;
 
   friend bool operator==(const Compression&, const Compression&) = default;

@@ -44,7 +44,8 @@ struct MCCL_API Config {
   /// both ranks of a pair have.
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< Type of the queue pairs: auto, rc, uc
-  bool rdma_ring = false;  ///< Use only the devices of the table that join each rank to the next.
+  /// Use only those devices of the table in `rdma_device` that join each rank to the next
+  bool rdma_ring = false;
   /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
   /// Lowest level that is logged: TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF
@@ -64,7 +65,7 @@ struct MCCL_API Config {
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
   std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
   bool transport_crc = false;               ///< Check every message with a CRC-32C
-  /// GPU kernels may fuse a multiplication and an addition, and may not recognise NaN
+  /// If true, GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN
   bool fast_math = true;
   std::size_t gpu_threshold = 4096;  ///< Arrays of fewer 16-bit floats are reduced on the CPU
   std::string reduce_on =
@@ -95,7 +96,7 @@ struct MCCL_API Config {
   /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
   /// and %p stand for the rank, the host and the process.
   std::string flight_recorder_file;
-  /// Signal on which flight_recorder_file is also written: none, USR1, USR2
+  /// Signal that also makes a rank write flight_recorder_file: none, USR1, USR2
   std::string flight_recorder_signal = "none";
   /// Rank r serves its metrics over HTTP at the port metrics_port + r; 0: not served
   int metrics_port = 0;
@@ -160,8 +161,8 @@ struct SettingInfo {
   std::string_view meaning;
   bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
   bool secret = false;      ///< True if the value must never be printed.
-  /// "name=value" of another setting that this setting requires to have an effect; empty if it
-  /// requires none.
+  /// "name=value" of another setting without which this setting has no effect; empty if there is
+  /// none.
   std::string_view only_with;
 };
 

@@ -35,8 +35,9 @@ struct ContextOptions {
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;
 };
 
-/// Costs of a job's links and memory, which determine the choice of algorithms. Each was measured
-/// when the job started, set by the user, or is a built-in default. Equal on all ranks.
+/// Costs of a job's links and memory, which determine the choice of algorithms. Each cost was
+/// measured when the job started, was set by the user, or is a built-in default. Equal on all
+/// ranks.
 struct Costs {
   /// Pairs of a name and a value in seconds, bytes or bytes per second, such as {"latency_s",
   /// 15e-6}.

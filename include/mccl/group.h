@@ -55,9 +55,8 @@ struct CallOptions {
   /// this rank drops; zeros if nothing is dropped. If its `data` is null, that part is not stored.
   /// The buffer must have the type and length of the input, and must not overlap the input or the
   /// output. If the caller adds its contents to this rank's next input, no part of the sum is lost
-  /// for good (error feedback). The
-  /// left_out buffers of all ranks together contain everything that was dropped, from the inputs
-  /// and from the sum.
+  /// for good (error feedback). The left_out buffers of all ranks together contain everything that
+  /// was dropped, from the inputs and from the sum.
   Buffer left_out = {};
 };
 
@@ -72,8 +71,8 @@ inline constexpr int kAnySource = -1;
 /// counts do not match, if a root or peer is not a rank of the group, if memory overlaps where it
 /// must not, or if the reduction is not defined for the type. Work::wait() throws all later errors.
 ///
-/// Input and output may be the same memory (in place) if a call takes both. The input of a gather
-/// may be this rank's slot of the output, and the output of a scatter this rank's slot of the
+/// Input and output may be the same memory (in place) if a call takes both. In a gather, the input
+/// may be this rank's slot of the output. In a scatter, the output may be this rank's slot of the
 /// input. Otherwise input and output must not overlap. After a failure other than InvalidArgument
 /// the group stays failed: every later call fails for the same reason.
 ///
@@ -150,7 +149,7 @@ class MCCL_API Group {
   /// Sequence number of the group's last collective that devices carry out without the host, to be
   /// passed to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
-  /// True if the collective with sequence number `number` and all earlier ones have ended.
+  /// True if the collective with sequence number `number` and all earlier collectives have ended.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
 
   /// Lets the groups that split() made use the direct device paths that were set up in this group.

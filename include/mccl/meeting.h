@@ -33,12 +33,13 @@ struct Placement {
 };
 
 /// Finds this process's placement in its job. Tries, in this order, the MCCL_* settings, torchrun,
-/// Open MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. Uses the first one with
-/// complete information; MCCL_ROOT overrides its meeting point. MPI precedes Slurm, because ranks
-/// of MPI may inherit Slurm's variables from the daemon that started them. Returns std::nullopt if
-/// the environment contains no launcher's variables. With backend=mpi there is no meeting point,
-/// because MPI connects the ranks itself. Throws InvalidArgument if values are invalid, or if only
-/// a part of them is set, for example MCCL_ROOT alone.
+/// Open MPI, MPICH (hydra), Slurm (srun) and mlx.launch --backend nccl. Uses the first of these
+/// sources that has complete information. MCCL_ROOT, if set, replaces the address of rank 0 that
+/// this source reports. MPI precedes Slurm, because ranks of MPI may inherit Slurm's variables from
+/// the daemon that started them. Returns std::nullopt if the environment contains no launcher's
+/// variables. With backend=mpi no address of rank 0 is needed, because MPI connects the ranks
+/// itself. Throws InvalidArgument if values are invalid, or if only a part of them is set, for
+/// example MCCL_ROOT alone.
 MCCL_API std::optional<Placement> find_placement(
     const Config& config, const std::map<std::string, std::string>& environment);
 

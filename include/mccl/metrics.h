@@ -13,10 +13,10 @@
 namespace mccl {
 
 /// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
-/// succeeded. Of the calls that take a microsecond or less, only a sample is timed. Its times stand
-/// for all of these short calls. Times of one call: queue wait = from submission to start;
-/// execution = from start to end; network = time spent moving bytes; reduce = time spent in
-/// arithmetic; sync = the rest of execution, spent waiting for peers.
+/// succeeded. Of the calls that take a microsecond or less, only a sample is timed. The times of
+/// the sample stand for all of these short calls. Times of one call: queue wait = from submission
+/// to start; execution = from start to end; network = time spent moving bytes; reduce = time spent
+/// in arithmetic; sync = the rest of execution, spent waiting for peers.
 struct MetricsSummary {
   std::uint64_t total_ops = 0;
   std::uint64_t total_bytes_sent = 0;
@@ -121,7 +121,8 @@ class MCCL_API Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Records one call. Its times stand for `weight` calls; a Tally counts the other weight - 1.
+  /// Records one call. The times of this call stand for `weight` calls; a Tally counts the other
+  /// weight - 1 calls.
   void record(const CallSample& call, std::uint32_t weight = 1);
   /// Returns a new Tally for calls that succeed without being timed. Its counts stay in the summary
   /// after the Tally is released.
