@@ -49,7 +49,7 @@ class Cabling {
   /// The rank after `from` on the path to `to`. If several paths are shortest, all ranks choose the
   /// same one. -1 if there is no path.
   int next(int from, int to) const;
-  /// All ranks of the path, including both ends; empty if there is no path.
+  /// All ranks of the path from `from` to `to`, including both ends; empty if there is no path.
   std::vector<int> way(int from, int to) const;
 
   /// Sets of ranks that can reach each other, the largest set first. A single set if all ranks can

@@ -45,8 +45,8 @@ inline std::chrono::milliseconds left_until(Clock::time_point deadline) {
   return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now()));
 }
 
-/// A timeout for poll(2); -1 means none. It is rounded up, so that poll does not return just before
-/// the deadline.
+/// A timeout for poll(2), in milliseconds; -1 means no timeout. It is rounded up, so that poll does
+/// not return just before the deadline.
 inline int milliseconds_until(Clock::time_point deadline) {
   if (deadline == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();

@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t kBlock = 128;
 constexpr std::size_t kBlockOfTopk = 4096;
 constexpr std::size_t kScaleBytes = sizeof(float);
-/// Maximum number of elements kept in a block of a sum. If a block of a contribution keeps more, so
-/// does a block of the sum. Without the limit, a block of the sum of many ranks would be longer
-/// than the elements that it encodes.
+/// Maximum number of elements that topk keeps in a block of a sum. If a contribution's block keeps
+/// more elements than this, a block of the sum keeps as many as the contribution's. Without the
+/// limit, a block of the sum of many ranks would be longer than the elements that it encodes.
 constexpr std::size_t kMostKeptOfSums = kBlockOfTopk / 4;
 /// Bytes of one kept element: its index in the block, and its value.
 constexpr std::size_t kKeptBytes = sizeof(std::uint16_t) + sizeof(float);

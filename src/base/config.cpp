@@ -210,7 +210,7 @@ constexpr std::string_view kExpected =
 
 json parse_settings(const std::string& text, const std::string& origin) {
   std::set<std::string_view> seen;
-  // Refuses duplicate keys, of which the last would otherwise silently win.
+  // Refuses duplicate keys, because the last value would silently replace the earlier ones.
   const auto see_key = [&](const std::string& key) {
     try {
       const std::string_view name = find_setting(key).info.name;
@@ -247,7 +247,7 @@ std::string text_of_json(const json& value, const Setting& setting, std::string_
 
 void Config::merge_json(const std::string& text, const std::string& origin) {
   const json object = parse_settings(text, origin);
-  Config merged = *this;  // so that a faulty file changes nothing
+  Config merged = *this;  // a copy, so that an invalid object changes nothing
   for (const auto& [key, value] : object.items()) {
     const Setting& setting = find_setting(key);
     const std::string label = fmt::format("{}: {}", origin, key);

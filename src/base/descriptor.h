@@ -8,9 +8,8 @@ namespace mccl {
 
 /// Every owner of a descriptor must pass a new descriptor through this function. Returns a
 /// descriptor of 3 or above unchanged. Closes 0, 1 or 2, and returns a copy that is 3 or above and
-/// close-on-exec.
-/// Returns -1 and sets errno if the process has reached its limit of descriptors. Returns a
-/// negative descriptor unchanged, and keeps errno.
+/// close-on-exec. Returns -1 and sets errno if the process has reached its limit of descriptors.
+/// Returns a negative descriptor unchanged, and keeps errno.
 int own_descriptor(int descriptor) noexcept;
 
 /// Owns a descriptor and closes it.

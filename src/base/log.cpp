@@ -75,7 +75,7 @@ std::shared_ptr<spdlog::logger> make_logger(int rank, spdlog::sink_ptr sink) {
   auto logger = std::make_shared<spdlog::logger>(
       rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank), std::move(sink));
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
-  logger->set_level(spdlog::level::trace);  // Log::enabled() has decided already
+  logger->set_level(spdlog::level::trace);  // Log::enabled() has already checked the level
   logger->flush_on(spdlog::level::trace);   // a process that is killed must not lose lines
   return logger;
 }

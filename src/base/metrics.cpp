@@ -72,7 +72,8 @@ struct Metrics::State {
   std::shared_ptr<const FlightRecorder> recorder;  // the recorder of the context made last
   Totals before_reset;                             // totals() at the last reset
 
-  /// Moves the counts of tallies that nothing else refers to any more into `counted`.
+  /// Adds to `counted` the counts of the tallies that only this object still refers to, and drops
+  /// these tallies.
   void settle_tallies() {
     std::erase_if(tallies, [this](const std::shared_ptr<Tally>& tally) {
       if (tally.use_count() > 1) return false;

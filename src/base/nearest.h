@@ -15,9 +15,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The candidate that `name` was probably meant to be: the nearest one whose distance is less than
 /// half of the length of `name`. A distance of 1 is always near enough, and leading dashes do not
-/// count. If none is near, returns the first candidate that contains `name` as a whole word or is a
-/// whole word of `name`, as with tree and binomial_tree. Otherwise returns nothing, because an
-/// unrelated name would mislead.
+/// count. If no candidate is near, returns the first candidate that contains `name` as a whole word
+/// or is a whole word of `name`, as with tree and binomial_tree. Otherwise returns nothing, because
+/// an unrelated name would mislead.
 ///
 /// Among candidates at the same distance, prefers one with the same letters, which were then only
 /// swapped. The second preference is one of a different length, because letters are dropped more

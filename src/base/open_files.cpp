@@ -22,7 +22,8 @@ void raise_open_files_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   rlim_t most = limit.rlim_max;
 #if defined(__APPLE__) && defined(OPEN_MAX)
-  most = std::min<rlim_t>(most, OPEN_MAX);  // macOS refuses more, whatever the limit says
+  // macOS refuses a higher limit, even if rlim_max allows it.
+  most = std::min<rlim_t>(most, OPEN_MAX);
 #endif
   if (limit.rlim_cur >= most) return;
   limit.rlim_cur = most;

@@ -11,7 +11,7 @@ namespace mccl {
 /// Raises this process's limit of open files to the maximum that the system allows, because every
 /// peer needs a few descriptors. Acts once per process, so that the program may set another limit
 /// later. Most systems have a default limit of 256 or 1024, because programs that use select(2)
-/// support no more. MCCL does not use select(2).
+/// support no more files. MCCL does not use select(2).
 void raise_open_files_limit();
 
 std::size_t open_files_limit();

@@ -14,8 +14,8 @@ namespace mccl {
 
 namespace {
 
-/// While an object exists, threads started by its thread block all signals that another thread can
-/// handle.
+/// While an object of this class exists, threads that the current thread starts block all signals
+/// that another thread can handle.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -18,7 +18,7 @@ class WakePipe {
   void drain();
   int descriptor() const { return read_end_.get(); }
   int writing_end() const { return write_end_.get(); }
-  /// Closes both ends. For the child of a fork.
+  /// Closes both ends. Called in the child after a fork().
   void abandon() noexcept;
 
  private:

@@ -160,7 +160,8 @@ void Work::wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
     try {
       return state_->wait(std::clamp(left, std::chrono::milliseconds(1), slice));
     } catch (const TimeoutError&) {
-      // Either the slice has elapsed, or the call has ended; wait() then throws the call's error.
+      // Either the slice has elapsed, or the call itself has timed out. If the call has ended,
+      // wait() returns or throws the call's error.
       if (done()) return state_->wait({});
     }
   }
