@@ -20,8 +20,8 @@ std::size_t rounded_up(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
 }
 
-/// A bounce through a queue that waits for the host. Device and host report their progress to each
-/// other in words of pinned memory.
+/// A HostBounce that enqueues all copies of a call on one queue, which waits for the host where
+/// necessary. Device and host report their progress to each other in words of pinned memory.
 class QueueBounce final : public HostBounce {
  public:
   /// `words`: three words of pinned memory on a cache line of their own.
@@ -46,7 +46,7 @@ class QueueBounce final : public HostBounce {
 
   const std::unique_ptr<Queue> queue_;
   Word* const words_;
-  /// Value of the words before the call. During the call, they count its pieces.
+  /// Value of the words before the call. During the call, each word counts the call's pieces.
   Word before_ = 0;
   Word number_ = 0;  ///< Value of the words at the end of the call.
   std::size_t piece_ = 1;

@@ -67,7 +67,7 @@ class HostBounce {
   virtual void begin(const Trip& trip) = 0;
 
   /// Number of bytes at the beginning of the input that have arrived on the host. Like ended(),
-  /// throws Error if the device has failed, so that no more bytes will arrive.
+  /// throws Error if the device has failed, because no more bytes can then arrive.
   virtual std::size_t arrived() = 0;
   /// Allows the first `bytes` of the output, in whole pieces, to be copied to the device.
   virtual void release(std::size_t bytes) = 0;

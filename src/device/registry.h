@@ -10,8 +10,8 @@
 
 namespace mccl::device {
 
-/// Makes the device with this index, for one kind of device. Throws InvalidArgument with the reason
-/// if there is none.
+/// A function that opens the device with this index, for one kind of device. Throws InvalidArgument
+/// with the reason if there is no such device.
 using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 
 /// Returns the depot of a device. It is made at the first call and kept until the process ends.

@@ -82,7 +82,7 @@ struct CudaDriver {
   int devices = 0;
   int version = 0;  ///< CUDA version, such as 13000.
 
-  /// Throws Error unless `result` is success. The message contains `call` and the driver's error
+  /// Throws Error if `result` is not success. The message contains `call` and the driver's error
   /// text.
   void check(Result result, const char* call) const;
 };
