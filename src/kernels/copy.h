@@ -6,9 +6,10 @@
 namespace mccl::kernels {
 
 /// Copies n bytes; src and dst must not overlap. Meant for a destination that is not in the cache
-/// and that this core will not read soon. Where the processor supports it, dst is written without
-/// being read first or fetched from another core's cache, which plain stores do for each line.
-/// On other processors this is memcpy. The writes are ordered before later stores of this thread.
+/// and that this core will not read soon. On processors that support it, the stores bypass the
+/// cache: dst is fetched neither from memory nor from another core's cache, as plain stores would
+/// fetch each line. On other processors this is memcpy. The writes are ordered before later stores
+/// of this thread.
 void copy_past_cache(void* dst, const void* src, std::size_t n);
 
 /// Smallest result, in bytes, for which copy_past_cache() is worthwhile, because no cache can hold

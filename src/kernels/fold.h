@@ -11,11 +11,11 @@
 namespace mccl::kernels {
 
 struct FoldArguments {
-  std::span<const void* const> operands;  ///< At least one.
+  std::span<const void* const> operands;  ///< At least one operand.
   void* dst;
   std::size_t n;  ///< Number of elements of each operand.
-  /// The sum is divided by this before it is rounded; only for kind avg of floats and complex
-  /// numbers.
+  /// Number by which the sum is divided before it is rounded; only for kind avg of floats and
+  /// complex numbers.
   int divisor = 1;
 };
 

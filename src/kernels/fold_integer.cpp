@@ -71,7 +71,7 @@ void fold_bits(ReduceKind kind, const FoldArguments& arguments, std::size_t elem
   fold_loop(Bytes(), BitXor(), arguments, element_bytes);
 }
 
-/// Folds integers of type T, with element-by-element access if it has at least 4 bytes.
+/// Folds integers of type T, with element-by-element access if T has at least 4 bytes.
 template <class T, class Op>
 void fold_as(Op op, const FoldArguments& arguments) {
   if constexpr (sizeof(T) == 1 && std::is_same_v<Op, Multiply>) {

@@ -69,7 +69,7 @@ struct PlainLanes {
   }
 };
 
-/// Adds element-by-element access for elements of 4 or 8 bytes.
+/// Extends PlainLanes by load_one() and store_one(), for elements of 4 or 8 bytes.
 template <class T>
 struct WordLanes : PlainLanes<T> {
   using typename PlainLanes<T>::D;

@@ -83,10 +83,11 @@ HWY_EXPORT(places_of_large);
 
 namespace {
 
-/// Returns a magnitude that at least `kept` elements exceed. If fewer elements are not zero, all of
-/// these exceed it. Divides the block into groups, and returns a limit just below the kept-th
-/// largest of the groups' maxima. So at least `kept` groups have an element above the limit, and
-/// usually few other elements exceed it. Returns 0 if there are fewer than `kept` groups.
+/// Returns a magnitude that at least `kept` elements exceed. If fewer than `kept` elements are
+/// nonzero, all nonzero elements exceed it. Divides the block into groups, and returns a limit just
+/// below the kept-th largest of the groups' maxima. So at least `kept` groups have an element above
+/// the limit, and usually few other elements exceed it. Returns 0 if there are fewer than `kept`
+/// groups.
 std::int32_t bound_of(const float* block, std::size_t kept) {
   std::size_t length = 64;
   while (length > kShortestGroup && kElements / length < 2 * kept) length /= 2;

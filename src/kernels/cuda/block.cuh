@@ -99,8 +99,8 @@ __device__ __forceinline__ int bytes_from(std::size_t at, std::size_t bytes) {
   return at >= bytes ? 0 : bytes - at < 16 ? static_cast<int>(bytes - at) : 16;
 }
 
-/// Loads 16 bytes at offset `at` of a buffer of `bytes`, with any alignment. Bytes past the end are
-/// zero.
+/// Loads 16 bytes at offset `at` of a buffer of `bytes` bytes, with any alignment. Bytes past the
+/// end are zero.
 __device__ __forceinline__ Line load(const std::byte* from, std::size_t at, std::size_t bytes) {
   const std::byte* const place = from + at;
   if (at + 16 <= bytes && (reinterpret_cast<std::uintptr_t>(place) & 15) == 0) {

@@ -6,8 +6,8 @@
 // inside a GPU and through NVLink, where NCCL relies on it as well (its LL128). PCIe does not
 // guarantee it.
 //
-// The halves of the area are used in turn, and calls are numbered together with those of
-// flagged.cuh.
+// The halves of the area are used in turn, as in flagged.cuh. Packed and flagged calls share the
+// counters Counters::flagged.
 #pragma once
 
 #include "kernels/cuda/block.cuh"

@@ -12,7 +12,7 @@ inline constexpr int kLanes = 32;
 inline constexpr int kDataLanes = 30;     ///< Lanes that hold data before packing.
 inline constexpr int kWordsOfLine = 15;   ///< Data words per line.
 inline constexpr int kDataOfWarp = 480;   ///< Bytes of data in the lines that a warp writes.
-inline constexpr int kBytesOfWarp = 512;  ///< Bytes of these lines, with their flags.
+inline constexpr int kBytesOfWarp = 512;  ///< Bytes of a warp's lines, with their flags.
 
 MCCL_BOTH bool has_flag(int lane) { return lane % 8 == 7; }
 

@@ -54,7 +54,7 @@ __device__ __forceinline__ void find_all(const Fabric& fabric, const KernelArgum
   __syncthreads();
 }
 
-/// Copies this thread's share of the data at `from`.
+/// Copies this thread's share of the `bytes` bytes at `from` to `to`.
 __device__ __forceinline__ void fetch(const std::byte* from, std::byte* to, std::size_t bytes) {
   constexpr int kLines = 4;
   if (from == to) return;

@@ -145,8 +145,8 @@ class Staged {
         });
   }
 
-  /// With two ranks, there are registers for several lines at a time. This makes a reduce_scatter
-  /// faster, but not an all_reduce.
+  /// With two ranks, a thread has enough registers to sum several lines at a time. This makes a
+  /// reduce_scatter faster, but not an all_reduce.
   __device__ __forceinline__ void sum() const {
     if (kShape == Shape::reduce_scatter && fabric_.ranks == 2) {
       sum_at_once<2, 4>();
