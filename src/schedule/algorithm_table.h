@@ -26,7 +26,7 @@ struct AlgorithmEntry {
   bool sums_blocks = false;
   /// True if all ranks do the same: each rank receives messages of the same sizes as it sends, but
   /// from other peers. The cost model then examines a single rank. A problem with a root never has
-  /// this property. Null means that no problem has it.
+  /// this property. Null means that no problem has this property.
   bool (*is_symmetric)(const Problem& problem) = nullptr;
   /// True if an all_reduce handles the ranks' parts of the buffer one after another.
   bool in_parts = false;

@@ -83,8 +83,8 @@ double CableMap::rate(int a, int b) const {
   return joint == joints_.end() ? 0 : joint->second.bytes_per_s;
 }
 
-/// Returns thresholds for the rates of joints between members, the highest first. Rates that count
-/// as equal give one threshold.
+/// Returns thresholds for the rates between members that cables join, the highest first. Rates that
+/// count as equal give one threshold.
 std::vector<double> CableMap::rates() const {
   std::vector<double> found;
   for (int a = 0; a < size(); ++a) {
@@ -146,8 +146,8 @@ std::vector<int> CableMap::tree_over(double least_rate) const {
   return best;
 }
 
-/// The higher rank of a pair makes its connection, so both directions follow the route from that
-/// rank.
+/// The higher rank of a pair makes the connection of the pair, so both directions follow the route
+/// from that rank.
 CableMap::Way CableMap::way(int from, int to) const {
   const auto [low, high] = std::minmax({member(from), member(to)});
   std::vector<int> route = cabling_.way(high, low);

@@ -15,8 +15,8 @@ namespace mccl::schedule {
 /// group compute the same map.
 class CableMap {
  public:
-  /// `members`: the job's rank of each rank of the group. A cable that was not measured gets the
-  /// given latency and rate.
+  /// `members`: the rank in the job of each rank of the group. A cable that was not measured gets
+  /// the given latency and rate.
   CableMap(const Cabling& cabling, std::vector<int> members, double latency_s, double bytes_per_s);
 
   int size() const { return static_cast<int>(members_.size()); }

@@ -26,9 +26,10 @@ constexpr double kMostSteps = 4096;
 /// Maximum number of steps of a schedule through a window, whose steps per rank grow with the
 /// number of ranks. A schedule of this length takes 60 MB.
 constexpr double kMostWindowSteps = 5e5;
-/// A later candidate must beat the best by this factor, so among equals the first one wins.
+/// A later candidate is chosen only if its time is below this fraction of the best time, so the
+/// first of several equal candidates is kept.
 constexpr double kBetter = 0.999;
-/// If a chunk takes this many times as long as the best smaller chunk, larger ones are not tried.
+/// If a chunk takes this many times as long as the best smaller chunk, larger chunks are not tried.
 constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact sum.
 constexpr double kWorthRounding = 0.9;
@@ -169,7 +170,7 @@ bool is_faster_coded(const Problem& problem, std::size_t element_bytes, const Fa
 
 Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& facts) {
   Problem problem = placed(asked, element_bytes, facts);
-  // Ranks may differ in in_place, so the choice must not depend on it.
+  // in_place may differ between ranks, so the choice must not depend on it.
   problem.in_place = false;
   if (asked.collective == Collective::all_to_all && !asked.even) {
     return choose_exchange(problem, element_bytes, facts);
@@ -179,7 +180,7 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   for (const Algorithm algorithm : algorithms)
     candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
   // If some algorithms send every message over a single cable, only these algorithms are
-  // considered. A relayed message occupies another rank and wakes one of its threads.
+  // considered, because a relayed message occupies another rank and wakes one of its threads.
   const bool some_need_none = !std::ranges::all_of(candidates, &RankedChoice::needs_relays);
   if (some_need_none) std::erase_if(candidates, std::mem_fn(&RankedChoice::needs_relays));
   Choice best = candidates.front().choice;

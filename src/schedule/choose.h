@@ -44,7 +44,8 @@ struct Facts {
   double switch_s = 1.5e-6;
   double turn_s = 0.25e-6;
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum message size, in bytes.
-  /// Size in bytes below which an all_reduce uses `direct`, except in a large group.
+  /// Size in bytes below which an all_reduce uses `direct`. Applies to groups of at most 8 ranks,
+  /// if `nodes` is empty and `cables` is null.
   std::size_t small_bytes = 65536;
   /// Algorithm to use for every problem that it can perform.
   std::optional<Algorithm> forced = {};

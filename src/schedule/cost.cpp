@@ -41,8 +41,8 @@ class Sample {
         ranks_(static_cast<std::size_t>(asked.size)),
         window_(entry.window),
         in_parts_(asked.collective == Collective::all_reduce && (entry.in_parts || asked.coding)) {
-    // Ranks may differ in in_place. Only the memory traffic of calls through the window depends on
-    // it.
+    // in_place may differ between ranks. It affects only the memory traffic of algorithms that use
+    // the window for all data, so it is cleared for all others.
     problem.in_place = problem.in_place && window_ == WindowUse::all;
     if (window_ == WindowUse::none) {
       problem.window = 0;

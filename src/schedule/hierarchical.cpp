@@ -202,7 +202,7 @@ class Hierarchical : public ScheduleWriter {
     const Room& room = room_for(inner);
     const auto moved = [&](Region region) {
       region.offset += offset_of(region.space, room, place);
-      // The smaller problem is in place.
+      // The smaller problem is in place, so its input lies in the output.
       if (region.space == Space::input) region.space = Space::output;
       return region;
     };

@@ -2,10 +2,10 @@
 // node's ranks are summed exactly in its window. Only the sums of whole nodes are rounded.
 //
 // A rank's place is its index in its node. For each destination node, the ranks of a source node
-// sum the parts of that node's ranks. The source rank at place j sums the part of the destination
-// rank at place j; if the source node has fewer places, its places wrap around. The source rank
-// encodes the sum of its node and sends it to the part's owner. The owner adds the sums of all
-// nodes, including its own, in node order. So each element is rounded once per node.
+// sum the parts that belong to the destination's ranks. The source rank at place j sums the part of
+// the destination rank at place j; if the source node has fewer places, its places wrap around. The
+// source rank encodes the sum of its node and sends it to the part's owner. The owner adds the sums
+// of all nodes, including its own, in node order. So each element is rounded once per node.
 //
 // The window has two halves, used in turn. One arrival per round is enough: once a rank has seen
 // all arrivals of a round, all ranks have read the data of the previous round. The half that

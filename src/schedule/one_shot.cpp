@@ -1,12 +1,13 @@
 // Works through the window in one step: every rank publishes the data that others need and reads
 // the data that it needs.
 //
-// The window is a row of slots, one piece each. Where all ranks publish, pieces are handled in
-// batches of at most half of the slots. A batch is published and then read, while the other slots
-// still hold the previous batch. After a rank has seen a peer's first arrival of a batch, it knows
-// that the peer has read all earlier batches. The next batch reuses only slots of earlier batches.
-// Where data flow from or to a root, arrivals do not show this. There, the ranks that read arrive
-// once per piece, and the ranks that publish wait for these arrivals.
+// The window is a row of slots, each of which holds one piece. Where all ranks publish, pieces are
+// handled in batches of at most half of the slots. A batch is published and then read, while the
+// other slots still hold the previous batch. After a rank has seen a peer's first arrival of a
+// batch, it knows that the peer has read all earlier batches. The next batch reuses only slots of
+// earlier batches. Where data flow from or to a root, a first arrival does not show what the peer
+// has read. There, the ranks that read arrive once per piece, and the ranks that publish wait for
+// these arrivals before they reuse a slot.
 #include <algorithm>
 
 #include "schedule/algorithm_table.h"

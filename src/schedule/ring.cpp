@@ -1,6 +1,6 @@
 // Each rank sends to one neighbour and receives from the other, in rank order or in the order of
-// the cables. Parts travel around the ring twice: first to be reduced, then to be distributed. With
-// both directions, half of each part travels each way.
+// the cables. Parts travel around the ring twice: first to be reduced, then to be distributed. In
+// the algorithm ring_both, half of each part travels in each direction.
 #include <algorithm>
 #include <array>
 #include <span>

@@ -9,10 +9,11 @@
 //
 // The ranks of a node also have a window: each rank owns memory that all of them can read. A rank
 // publishes into its own memory, and one publication serves many readers. Arrivals take the place
-// of messages. Each rank counts its own arrivals, and every rank can wait for a peer's count.
-// Seeing a count guarantees two things: everything that the rank published before that arrival is
-// readable, and the rank has finished all reads that preceded it. Steps that use the window run one
-// after another. All ranks of a node arrive the same number of times in a call, and at least once.
+// of messages. A rank arrives by adding 1 to its own count, and every rank can wait until a peer's
+// count reaches a value. Seeing that value guarantees two things: everything that the rank
+// published before that arrival is readable, and the rank has finished all reads that preceded it.
+// Steps that use the window run one after another. All ranks of a node arrive the same number of
+// times in a call, and at least once.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ namespace mccl::schedule {
 
 /// The memory that a region lies in. `coded` and `sums` hold blocks of a codec: `coded` holds the
 /// contributions of single ranks, `sums` the sums of contributions. Offsets and counts in these two
-/// are in elements too, and every region in them starts at a block boundary.
+/// memories are in elements too, and every region in them starts at a block boundary.
 enum class Space : std::uint8_t { input, output, scratch, coded, sums };
 constexpr bool holds_blocks(Space space) { return space >= Space::coded; }
 

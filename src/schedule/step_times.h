@@ -21,8 +21,8 @@ struct Handled {
 class StepTimes {
  public:
   /// The arguments must outlive this object. `problem` is the real problem, even if the schedule of
-  /// a smaller one is walked. `scale` is the ratio of the sizes of regions in the real problem to
-  /// those in the steps.
+  /// a smaller problem is simulated by walk(). `scale` is the ratio of the sizes of regions in the
+  /// real problem to those in the steps.
   StepTimes(const Problem& problem, std::size_t element_bytes, const Facts& facts, double scale);
 
   double bytes(const Region& region) const {

@@ -57,7 +57,7 @@ bool can_chain(const Problem& p) {
 
 Schedule build_chain(const Problem& p) {
   const int root = p.collective == Collective::all_reduce ? 0 : p.root;
-  // Follows the ring of cables, if there is one.
+  // The chain follows the ring of cables, if there is one.
   const auto seat_of = [&](int rank) {
     return p.ring.empty() ? rank
                           : static_cast<int>(std::ranges::find(p.ring, rank) - p.ring.begin());
