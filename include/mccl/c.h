@@ -80,7 +80,7 @@ enum {
   /* Another failure of this library, such as a system call that fails. */
   MCCL_ERROR_OTHER = 7,
   MCCL_ERROR_OUT_OF_MEMORY = 8,
-  /* The caller's text buffer is too short. */
+  /* The buffer of the caller is too short for the text or value. */
   MCCL_ERROR_NO_ROOM = 9,
   /* A bug in the library: please report it. */
   MCCL_ERROR_INTERNAL = 10

@@ -18,8 +18,8 @@ MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
  * handle of another kind. */
 MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
 /* Splits the group: ranks of one color form a new group, ordered by (key, rank). All ranks must
- * make this call, which blocks until they have. A rank with a negative color joins no group: it
- * receives NULL with MCCL_OK. */
+ * make this call; it blocks until every rank has made it. A rank with a negative color joins no
+ * group: it receives NULL with MCCL_OK. */
 MCCL_API mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
                                       mccl_group** part) MCCL_NOEXCEPT;
 /* Creates a group of the ranks that remain after others have died, in the order of their old ranks.

@@ -71,7 +71,7 @@ struct MCCL_API Config {
   std::string reduce_on =
       "auto";                  ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
   bool accelerate = false;     ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;  ///< Copy memory to the host even if a Mac's GPU shares it
+  bool force_staging = false;  ///< Copy data to the host even if a Mac's GPU shares its memory
   std::string test_only_shared_gpu = "no";    ///< For tests of the GPU kernels: no, nvlink, pcie
   std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
@@ -89,7 +89,7 @@ struct MCCL_API Config {
   /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
   /// that does not accept the data still to be sent to it
   double connect_timeout = 60;
-  double liveness_interval = 10;  ///< Seconds of silence after which a rank counts as dead
+  double liveness_interval = 10;  ///< Seconds without data from a rank until it counts as dead
   /// Seconds that a call may wait without progress before a warning names the ranks that it waits
   /// for; 0: never
   double warn_after = 30;

@@ -166,8 +166,8 @@ class MCCL_API Group {
   virtual Work end_coalescing() = 0;
 
   /// Splits the group: ranks of one color form a new group, ordered by (key, rank). Returns null
-  /// for a negative color. All ranks must make this call, which blocks until they have. The new
-  /// group has this group's timeout and codec.
+  /// for a negative color. All ranks must make this call; it blocks until every rank has made it.
+  /// The new group has this group's timeout and codec.
   virtual std::shared_ptr<Group> split(int color, int key) = 0;
 
   /// Returns a new group of the ranks that remain after others have died, in the order of their old
