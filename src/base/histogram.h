@@ -23,8 +23,9 @@ class Histogram {
     count_ += times;
   }
 
-  /// Returns the smallest duration that at least the fraction `share` (0 to 1) of all durations do
-  /// not exceed; 0 if there are none. Accurate to 2.3 % from 10 ns to 10,000 s.
+  /// Returns the quantile `share` (0 to 1): the smallest duration such that at least this fraction
+  /// of all durations are not longer. Returns 0 if there are no durations. Accurate to 2.3 % from
+  /// 10 ns to 10,000 s.
   double quantile(double share) const {
     if (count_ == 0) return 0;
     const double wanted = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(count_));

@@ -7,7 +7,8 @@
 
 namespace mccl {
 
-/// Called with every key of the outermost object as it is read. May throw InvalidArgument.
+/// A function that the parser calls with every key of the outermost object, in the order of the
+/// text. May throw InvalidArgument.
 using SeeKey = std::function<void(const std::string& key)>;
 
 /// Parses JSON text. Throws InvalidArgument, "origin, line L, column C: expected ...; found ...",

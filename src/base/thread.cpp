@@ -21,8 +21,8 @@ class SignalsBlocked {
   SignalsBlocked() {
     sigset_t blocked;
     sigfillset(&blocked);
-    // A fault's signal goes to the faulting thread. If blocked there, it would end the process
-    // without the report of a signal handler.
+    // A fault's signal goes to the faulting thread. If that thread blocked the signal, the process
+    // would end without the report of a signal handler.
     for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
       sigdelset(&blocked, fault);
     pthread_sigmask(SIG_BLOCK, &blocked, &before_);

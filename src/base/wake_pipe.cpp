@@ -37,7 +37,7 @@ WakePipe::WakePipe() {
 void WakePipe::wake() {
   if (pending_.exchange(true, std::memory_order_acq_rel)) return;
   const char byte = 1;
-  // If the pipe is full, the thread in poll(2) wakes anyway.
+  // If the pipe is full, its unread bytes wake the thread in poll(2).
   static_cast<void>(::write(writing_end(), &byte, 1) == 1);
 }
 
