@@ -23,7 +23,7 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Copies lines from `begin` on, with several in flight at a time.
+/// Copies the lines between `begin` and `end` that are `stride` bytes apart, several at a time.
 template <typename Load, typename Store>
 __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, std::size_t stride,
                                            const Load& load, const Store& store) {

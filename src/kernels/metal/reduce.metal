@@ -6,8 +6,8 @@
 namespace mccl {
 namespace kernels {
 
-/// Rounds to 16 bits and returns the same NaN for every NaN. With fast arithmetic, a NaN may not be
-/// recognised.
+/// Rounds to 16 bits and returns the same NaN for every NaN. With fast arithmetic, a NaN may remain
+/// unrecognised.
 template <typename T>
 MCCL_BOTH Bits16 finished(float value) {
   return T::narrow(value != value ? float_of_bits(0x7fc00000U) : value);

@@ -12,7 +12,7 @@ namespace mccl::kernels::metal {
 std::string_view source();
 
 /// Returns the name of the kernel that reduces two arrays of `dtype` by `kind`; empty if there is
-/// none. The kernel for avg and premul_sum is that for sum.
+/// none. avg and premul_sum use the kernel for sum.
 std::string kernel_for(DType dtype, ReduceKind kind);
 
 }  // namespace mccl::kernels::metal
