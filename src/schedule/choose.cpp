@@ -126,7 +126,7 @@ RankedChoice best_of(Algorithm algorithm, bool is_only, const Problem& problem,
     if (found.seconds < kBetter * best.choice.predicted_s) {
       best.choice = {algorithm, chunk, found.seconds};
     }
-    // Larger chunks cannot change the schedule, or they only make it slower.
+    // Stops if larger chunks cannot change the schedule, or are unlikely to make it faster.
     const bool holds_all = chunk >= std::max(problem.count, total(problem.counts));
     if (fixed || holds_all || found.seconds > kHopeless * best.choice.predicted_s) break;
   }

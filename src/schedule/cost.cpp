@@ -33,7 +33,7 @@ bool is_rooted(Collective collective) {
   return one_of(collective, broadcast, reduce, gather, scatter);
 }
 
-/// A smaller problem of the same kind, whose schedules are quick to build and to walk.
+/// A smaller problem of the same kind, whose schedules are quick to build and to simulate.
 class Sample {
  public:
   Sample(const AlgorithmEntry& entry, const Problem& asked)
@@ -85,7 +85,8 @@ class Sample {
     if (exchanges) problem.recv_counts = problem.counts;
   }
 
-  /// Returns the maximum number of elements of the buffer, or of a part if the problem has parts.
+  /// Returns the maximum number of elements of the sample's buffer, or of a part if the problem has
+  /// parts.
   std::size_t most_through_window() const {
     using enum Collective;
     const std::size_t piece = std::min(problem.chunk, std::max<std::size_t>(1, problem.window / 2));
@@ -109,7 +110,7 @@ class Sample {
     problem.chunk = kUnit;
   }
 
-  /// Elements of a piece: whole cache lines, and whole blocks of each codec.
+  /// Number of elements of a piece. It fills whole cache lines, and whole blocks of each codec.
   static constexpr std::size_t kUnit = 4096;
   /// Parts of at least kSmallPart elements are rounded up to kPartUnit.
   static constexpr std::size_t kSmallPart = 1024;
