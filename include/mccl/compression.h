@@ -22,7 +22,7 @@ enum class Codec : std::uint8_t {
   /// 57344) and one f32 factor.
   fp8_e5m2,
   int4,  ///< Blocks of 128 elements: integers from -7 to 7 and one f32 factor.
-  topk,  ///< The largest elements by magnitude of each block of 4096; the others become zero.
+  topk,  ///< The largest elements by magnitude of each block of 4096; all others become zero.
 };
 inline constexpr int kCodecCount = 8;
 

@@ -162,7 +162,8 @@ class MCCL_API Group {
   /// for a collected call before end_coalescing() throws InvalidArgument, too, because the wait
   /// would never return.
   virtual void begin_coalescing() = 0;
-  /// Starts the calls since begin_coalescing(). Returns one Work for all of them.
+  /// Starts the calls that were collected since begin_coalescing(). Returns one Work for all of
+  /// them.
   virtual Work end_coalescing() = 0;
 
   /// Splits the group: ranks of one color form a new group, ordered by (key, rank). Returns null
@@ -178,11 +179,11 @@ class MCCL_API Group {
   /// group has the same members. This group does not change. A rank that has destroyed its group
   /// object counts as dead.
   ///
-  /// Throws PeerError on a rank that one of the others cannot reach, if the others continue without
-  /// it. A rank may continue only if it can reach more than half of the ranks that may still be
-  /// alive, or exactly half of them including the lowest; otherwise it throws PeerError. A divided
-  /// network therefore never leaves two groups. Throws TimeoutError if a rank does not make the
-  /// call, and InvalidArgument if MPI carries out the group's calls.
+  /// Throws PeerError on a rank that some other rank cannot reach, if the other ranks continue
+  /// without it. A rank may continue only if it can reach more than half of the ranks that may
+  /// still be alive, or exactly half of them including the lowest of these ranks; otherwise it
+  /// throws PeerError. A divided network therefore never leaves two groups. Throws TimeoutError if
+  /// a rank does not make the call, and InvalidArgument if MPI carries out the group's calls.
   virtual std::shared_ptr<Group> shrink(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
 
   /// Fails all pending and later calls with `reason`, here and on the other ranks. Returns

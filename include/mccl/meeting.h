@@ -38,8 +38,8 @@ struct Placement {
 /// this source reports. MPI precedes Slurm, because ranks of MPI may inherit Slurm's variables from
 /// the daemon that started them. Returns std::nullopt if the environment contains no launcher's
 /// variables. With backend=mpi no address of rank 0 is needed, because MPI connects the ranks
-/// itself. Throws InvalidArgument if values are invalid, or if only a part of them is set, for
-/// example MCCL_ROOT alone.
+/// itself. Throws InvalidArgument if values are invalid, or if only some of the variables are set,
+/// for example MCCL_ROOT alone.
 MCCL_API std::optional<Placement> find_placement(
     const Config& config, const std::map<std::string, std::string>& environment);
 
