@@ -16,8 +16,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 /// Numbers separated by blanks; an empty list if there are none.
 std::optional<std::vector<double>> parse_numbers(std::string_view text);
-/// An integer, or one with a unit. Units are powers of 1024 in every spelling and case: "4M", "4MB"
-/// and "4mib" are the same, and so are "256k" and "262144B".
+/// An integer, with or without a unit. Units are powers of 1024 in every spelling and case: "4M",
+/// "4MB" and "4mib" are the same, and so are "256k" and "262144B".
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 /// 0, 1, true, false, yes, no, on or off; letters may be upper or lower case.
 std::optional<bool> parse_boolean(std::string_view text);
