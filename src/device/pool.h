@@ -30,7 +30,7 @@ class Pool {
   /// Returns at least `bytes` bytes of device memory. Throws Error if the device is out of memory.
   void* take(std::size_t bytes);
   /// Takes back memory from take(). Throws InvalidArgument for any other pointer. Blocks until the
-  /// device has finished all work that it has been given.
+  /// device has finished all work that was submitted to it.
   void give_back(void* memory);
 
   struct PoolWindow {
