@@ -83,7 +83,7 @@ class ScheduleBuilder {
   const bool keeps_empty_messages_;
   const std::size_t block_;
   std::size_t chunk_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // (earlier, later)
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // steps (earlier, later)
   Schedule schedule_;
 };
 

@@ -95,7 +95,7 @@ inline constexpr std::int32_t kAllPeers = -1;
 struct Step {
   StepKind kind = StepKind::copy;
   /// True if dst holds the complete reduction after this step. For an average, the executor then
-  /// divides dst by the number of ranks; fold steps do so in the same pass.
+  /// divides dst by the number of ranks; fold steps divide in the pass that adds the operands.
   bool completes = false;
   std::int32_t peer = kAllPeers;
   std::uint32_t operands = 0;

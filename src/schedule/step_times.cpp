@@ -32,8 +32,8 @@ constexpr double kKeeping = 0.5;
 // processes on two cores of an EPYC 9004. Of 1274 choices, doubling or halving the ramp of
 // spilled() or kCrowdedMemory changes one, kArrival two, and kFlow (cost.cpp) 16.
 
-/// In units of Facts::window_latency_s: the time that each further neighbour adds to
-/// StepTimes::meeting() (kArrival), and StepTimes::piece() (kPiece). They are assumed, because a
+/// Both times are in units of Facts::window_latency_s. kArrival is the time that each neighbour
+/// adds to StepTimes::meeting(). kPiece is the time StepTimes::piece(). They are assumed, because a
 /// measurement with two ranks cannot separate them from the latency. With more ranks than cores,
 /// the time of a process switch hides them.
 constexpr double kArrival = 0.5;
