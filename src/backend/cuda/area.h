@@ -32,8 +32,8 @@ class Area {
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }
-  /// True if NVLink joins all ranks' GPUs. Only then does a packed line of 128 bytes arrive whole
-  /// (packed_line.h). The same on all ranks.
+  /// True if NVLink joins all ranks' GPUs; the same on all ranks. Only NVLink delivers all 128
+  /// bytes of a packed line at once (see packed_line.h).
   bool all_by_nvlink() const { return all_by_nvlink_; }
   /// Number of multiprocessors that the kernels of each rank may occupy; the same on all ranks.
   unsigned processors() const { return processors_; }
@@ -74,7 +74,7 @@ class Area {
   device::cuda::Address table_ = 0;
   std::vector<std::byte*> windows_;  ///< Copy of `table_` on the host.
   std::size_t shared_windows_ = 0;   ///< Number of this rank's shared windows.
-  std::vector<std::size_t> known_;   ///< For each rank, how many of its windows are known.
+  std::vector<std::size_t> known_;   ///< Number of windows that each rank has shared.
   bool has_windows_ = false;
 };
 

@@ -134,11 +134,11 @@ Launch launch_of(const Request& r, int ranks, const KernelLimits& limits, unsign
                  of_parts ? way.part : r.in.bytes(),
                  r.call.kind == ReduceKind::avg ? static_cast<float>(ranks) : 1.0F, r.call.root};
   const std::size_t lines = std::max<std::size_t>(1, lines_of(way));
-  // Fills all multiprocessors with small blocks before it adds threads to a block, which spreads
-  // waiting loads over the GPU. Long calls of the collectives that training uses occupy half of the
-  // multiprocessors, so that a model can compute meanwhile. This makes these calls 2 to 5 % slower.
-  // Other long calls have two blocks per multiprocessor: one moves data while the other waits for
-  // its peers.
+  // Fills all multiprocessors with small blocks before it adds threads to a block, so that the
+  // loads in flight are spread over the GPU. Long calls of the collectives that training uses
+  // occupy half of the multiprocessors, so that a model can compute meanwhile. This makes these
+  // calls 2 to 5 % slower. Other long calls have two blocks per multiprocessor: one moves data
+  // while the other waits for its peers.
   const bool is_long = lines > kMostOfOneEach;
   const bool is_of_training = r.call.collective == Collective::all_reduce ||
                               r.call.collective == Collective::reduce_scatter ||

@@ -39,8 +39,8 @@ int place_of(DType dtype);
 /// place_of().
 std::string name_of(Kernel kernel, int place);
 
-/// Limits on the size of a call, in bytes of the longer of its two buffers. Except for the last
-/// two, each member is the maximum size at which the kernel of that name is the fastest.
+/// Limits on the size of a call, in bytes of its longer buffer. Except for the last two, each
+/// member is the maximum size at which the kernel of that name is the fastest.
 struct KernelLimits {
   std::size_t packed_sum;
   std::size_t flagged_sum;
@@ -53,7 +53,8 @@ struct KernelLimits {
   std::size_t pooled_scatter;
   std::size_t pooled_gather;
 
-  /// Excludes the packed kernels, for GPUs on which a packed line may arrive in pieces.
+  /// Returns limits that exclude the packed kernels, for GPUs on which a packed line may arrive in
+  /// pieces.
   KernelLimits without_packed() const {
     KernelLimits limits = *this;
     limits.packed_sum = limits.packed_parts = 0;
@@ -79,7 +80,7 @@ inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 /// multiprocessors reserved for each rank, at least 1 and the same on all ranks. All blocks of a
 /// launch fit on these multiprocessors at the same time. Otherwise waiting blocks could occupy the
 /// GPU and prevent the start of the blocks that their peers wait for. `reaches_inputs`: true if the
-/// ranks have registered memory, in which inputs may lie.
+/// ranks have registered memory with each other, so that kernels can read inputs there directly.
 Launch launch_of(const Request& request, int ranks, const KernelLimits& limits,
                  unsigned processors = kMostProcessors, bool reaches_inputs = false);
 

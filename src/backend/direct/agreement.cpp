@@ -12,7 +12,8 @@
 namespace mccl::direct {
 namespace {
 
-/// Maximum number of bytes of a warning in its store key. A store accepts keys of up to 1 KiB.
+/// Maximum number of bytes of a warning's text that its store key contains. A store accepts keys of
+/// up to 1 KiB.
 constexpr std::size_t kLongestKey = 900;
 
 }  // namespace
@@ -33,8 +34,9 @@ std::string first_objection(Group& group, const std::string& own) {
 
 namespace {
 
-/// Returns a combination of the process id and a random number. Containers may have equal process
-/// ids, and a forked child inherits the random number.
+/// Returns a number that is unique to this process. It combines the process id with a random
+/// number, because processes of different containers may have equal process ids, and a forked child
+/// inherits the random number.
 std::int64_t own_process() {
   static const std::int64_t by_chance =
       static_cast<std::int64_t>(std::random_device()()) << 32 ^ std::random_device()();

@@ -172,7 +172,7 @@ Path* AutoPath::fastest_for(const Request& request) {
     last_call_ = request.call.collective;
     last_bytes_ = bytes;
   }
-  // `ways_` no longer changes in this state, so reading it needs no lock.
+  // In State::direct, `ways_` does not change, so reading it needs no lock.
   for (const int way : order_) {
     if (ways_[static_cast<std::size_t>(way)]->takes(request)) {
       return ways_[static_cast<std::size_t>(way)].get();

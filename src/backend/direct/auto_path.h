@@ -87,7 +87,7 @@ class AutoPath final : public Path {
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 
-  std::shared_ptr<Path> inherited_;  ///< Path that the parent group's path made; may be null.
+  std::shared_ptr<Path> inherited_;  ///< Made by the parent group's path in split(); may be null.
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Path>> ways_;  // guarded by mutex_; constant in State::direct

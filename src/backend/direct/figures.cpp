@@ -48,8 +48,8 @@ constexpr int kBatches = 3;
 constexpr std::array kCalls{10, 5, 2};
 static_assert(kCalls.size() == kMeasuredBytes.size());
 
-/// Returns the request of a call with `bytes` bytes in its longer buffer. It uses 16-bit floats,
-/// the most common type of sums on GPUs.
+/// Returns the request of a call with `bytes` bytes in its longer buffer. The elements are 16-bit
+/// floats, the most common type of sums on GPUs.
 Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void* out,
                    Device device) {
   constexpr DType kType = DType::bf16;

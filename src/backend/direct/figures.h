@@ -42,8 +42,9 @@ struct Scratch {
 /// Allocates the memory for measure(). Throws Error if the allocation fails.
 Scratch scratch_on(device::Accelerator& accelerator);
 
-/// Measures `path`, which takes some milliseconds. All ranks must call it together. Throws
-/// TimeoutError if a rank does not join within `patience`, and PeerError if the path fails.
+/// Measures the calls of kMeasuredCalls on `path`, which takes some milliseconds. All ranks must
+/// call this function at the same time. Throws TimeoutError if a rank does not join within
+/// `patience`, and PeerError if the path fails.
 Figures measure(Path& path, device::SerialQueue& queue, const Scratch& scratch, Device device,
                 int ranks, std::chrono::milliseconds patience);
 

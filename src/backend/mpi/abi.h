@@ -27,7 +27,7 @@ struct Abi {
   Handle errors_return = 0;
   Handle no_request = 0;
   Handle byte = 0;
-  Handle types[kDTypeCount] = {};  ///< Indexed by DType. 16-bit floats use u16, bool uses u8.
+  Handle types[kDTypeCount] = {};  ///< Indexed by DType. 16-bit floats map to u16, bool to u8.
   Handle predefined[kPredefinedCount] = {};  ///< Indexed by Predefined.
   std::intptr_t in_place;
   int any_source;

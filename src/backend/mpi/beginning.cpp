@@ -249,7 +249,8 @@ class Beginning {
     }
   }
 
-  /// Calls `begin(at, n)` for each piece: `n` elements from `at`, at most `place_.most`.
+  /// Calls `begin(at, n)` for each piece, which has at most `place_.most` elements: the `n`
+  /// elements from index `at`.
   template <typename Begin>
   void pieces(std::size_t count, const Begin& begin) {
     for (std::size_t at = 0; at < count; at += place_.most) {
@@ -269,7 +270,7 @@ class Beginning {
   int tag_of_pieces() const { return half_of_tags(place_.largest_tag) - 1; }
 
   /// Returns the count and type of a message of `bytes` bytes. If the count exceeds the range of
-  /// int, the message is one element of a type made for it.
+  /// int, the message is one element of a type that is created for this size.
   std::pair<int, Handle> bytes_of(std::size_t bytes) {
     if (bytes <= std::min<std::size_t>(place_.most, std::numeric_limits<int>::max())) {
       return {static_cast<int>(bytes), mpi_.abi().byte};
@@ -279,7 +280,7 @@ class Beginning {
     return {1, flight_.long_type_};
   }
 
-  /// Returns the counts, followed by the offsets, as ints. The flight owns them.
+  /// Returns an array of the counts, followed by the offsets. The flight owns the array.
   const int* counts_and_offsets() {
     std::vector<int>& numbers = flight_.counts_;
     numbers.clear();

@@ -33,10 +33,10 @@ constexpr std::chrono::milliseconds kLastMoment{1000};
 /// Time limit that replaces kLastMoment if a thread is in a blocking call, which cannot be
 /// cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Maximum number of tests of a collective in one advance(). Several tests pay off, because the
-/// rest of advance() takes as long as one test.
+/// Maximum number of times that one advance() tests whether a collective has ended. Several tests
+/// pay off, because the rest of advance() takes as long as one test.
 constexpr int kLooks = 32;
-/// Maximum number of times that cancel() tests a cancelled receive.
+/// Maximum number of times that cancel() tests whether a cancelled receive has ended.
 constexpr int kLooksToTakeBack = 1000;
 
 std::atomic<std::size_t> most_in_a_call{std::numeric_limits<int>::max()};

@@ -57,8 +57,8 @@ std::unique_ptr<MpiLibrary> library_of(const SharedLibrary& file) {
                   file.path(), in_quotes(said.substr(0, said.find('\n')))));
 }
 
-/// Makes the library's symbols global, because the plugins that an MPI library loads look them up
-/// globally.
+/// Loads the library with global symbols, because the plugins that an MPI library loads look up its
+/// symbols globally.
 SharedLibrary load(const std::string& name) {
   return SharedLibrary({name}, SharedLibrary::Symbols::global);
 }
@@ -140,7 +140,7 @@ void check_launcher(const Identity& identity, const Launcher& launcher, std::str
 std::unique_ptr<MpiLibrary> find_library(const Environment& environment) {
   const Launcher launcher = launcher_of(environment);
   std::vector<std::string> loaded;
-  // The names of the standard ABI come last, because such a library may only forward calls to
+  // The libraries of the standard ABI come last, because such a library may only forward calls to
   // another MPI library.
   for (const auto* names : {&kOfOpenMpi, &kOfMpich, &kOfStandard}) {
     for (const auto& name : *names) {

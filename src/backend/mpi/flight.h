@@ -11,7 +11,7 @@
 
 namespace mccl::mpi {
 
-/// The communicator of a call, with the limits of MPI.
+/// The communicator of a call, and MPI's limits for the call.
 struct CallCommunicator {
   const MpiLibrary* library = nullptr;
   Handle comm = 0;

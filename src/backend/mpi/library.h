@@ -37,9 +37,9 @@ std::string short_version(std::string_view text);
 
 class MpiLibrary;
 
-/// A function of the library. It is called with handles in the ABI's form, as numbers or pointers.
-/// If the function fails, throws an error with MPI's own text: MismatchError if a message was
-/// longer than the buffer for it, else Error.
+/// A function of the library. operator() converts handles to the ABI's form, numbers or pointers.
+/// If the function fails, operator() throws an error with MPI's own text: MismatchError if a
+/// message was longer than its buffer, otherwise Error.
 template <typename... Arguments>
 class Function {
  public:
@@ -158,7 +158,7 @@ class MpiLibrary {
 
   const SharedLibrary file_;
   const Abi abi_;
-  Identity identity_;  ///< Declared before the functions, whose errors name it.
+  Identity identity_;  ///< Declared before the functions, whose error messages contain it.
   Op operations_[kDTypeCount][kReduceKindCount] = {};
 
   const Function<int*> Initialized{*this, "MPI_Initialized"};

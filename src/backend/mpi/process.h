@@ -27,7 +27,8 @@ class MpiProcess {
   static MpiProcess& get(const ContextOptions& options);
 
   const MpiLibrary& library() const { return *library_; }
-  /// Communicator of all ranks of MPI_COMM_WORLD, separate from the program's own messages.
+  /// Communicator of all ranks of MPI_COMM_WORLD. Its messages cannot match those of the program,
+  /// because it is a duplicate of MPI_COMM_WORLD.
   Handle control() const { return control_; }
   int rank() const { return rank_; }
   int size() const { return size_; }

@@ -27,10 +27,11 @@ namespace {
 
 using schedule::Facts;
 
-/// Sizes in bytes and numbers of calls of the all_reduces to which the model of a window is fitted.
-/// The small size takes one cache line. At the cached size, moving the bytes takes longer than
-/// synchronising, but the data stay in cache. The warm-up calls of the cached size fill the window
-/// once and complete the trial that chooses how to write (write_choice.h).
+/// The model of a window is fitted to the times of all_reduces of two sizes. The constants are
+/// these sizes in bytes, and the numbers of calls. The small size takes one cache line. At the
+/// cached size, moving the bytes takes longer than synchronising, but the data stay in cache. The
+/// warm-up calls of the cached size fill the window once and complete the trial that chooses how to
+/// write (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;

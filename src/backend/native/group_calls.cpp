@@ -85,9 +85,9 @@ void NativeGroup::split_path(Group* group, int color, int key) {
   if (part && child && !(child->path_ && child->path_->inherits(part))) child->use(std::move(part));
 }
 
-/// While the stream is being captured, every call is enqueued in that stream, as if the caller
-/// waited. The asynchronous path cannot be captured: a replayed graph would neither repeat the work
-/// in the queue's own stream nor advance the call number.
+/// While the stream is being captured, every call is enqueued in that stream, as if caller_waits
+/// were set. The asynchronous path cannot be captured: a replayed graph would neither repeat the
+/// work in the queue's own stream nor advance the call number.
 Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
                                  const CallOptions& options) {
   if (notices_ && coding_of(request, options)) {

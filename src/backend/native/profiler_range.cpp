@@ -9,7 +9,7 @@
 namespace mccl::native {
 namespace {
 
-/// Null if no profiler runs.
+/// Returns MCCL's NVTX domain; null if no profiler runs.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("mccl");
   return domain;

@@ -36,7 +36,7 @@ std::size_t bytes_of(const std::string& text) {
 }  // namespace
 
 std::size_t shared_cache_bytes_in(const std::string& cpus) {
-  std::set<std::string> seen;  // the shared_cpu_list of each cache counted
+  std::set<std::string> seen;  // the shared_cpu_list of each cache that has been counted
   std::size_t sum = 0;
   std::error_code error;
   for (fs::directory_iterator cpu(cpus, error), end; !error && cpu != end; cpu.increment(error)) {

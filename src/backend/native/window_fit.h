@@ -24,7 +24,7 @@ class WindowFit {
   /// every rank has a core of its own.
   double window_latency_s(double small) const;
   /// Return Facts::switch_s and Facts::turn_s. `small` is the time of a small all_reduce in
-  /// seconds, `flow` that of a small broadcast. Used if ranks share cores.
+  /// seconds, and `flow` is the time of a small broadcast. Used if ranks share cores.
   double switch_s(double small) const;
   double turn_s(double flow) const;
   /// Returns Facts::cached_bytes_per_s, the rate of data in cache. `longer` is the difference in

@@ -52,7 +52,8 @@ Work OrderedCalls::enqueue(const Request& request, const CallOptions& options) {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
-  // Constructed outside the lock, because it may allocate memory and therefore wait for the device.
+  // Constructed outside the lock, because the constructor may allocate pinned memory, which may
+  // wait for the device.
   const auto call =
       std::make_shared<StagedCall>(shared_from_this(), request, options, group->rank(),
                                    engine::deadline_after(Clock::now(), group->timeout_of(options)),

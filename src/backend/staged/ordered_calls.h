@@ -59,7 +59,7 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
   [[noreturn]] void fail_group(const StagedCall& call, const std::exception_ptr& error);
   void give_up(const CallPtr& call);
 
-  std::atomic<int> attention_{0};  ///< Number of waiting calls and open batches.
+  std::atomic<int> attention_{0};  ///< Number of batches in `waiting_` and `open_`.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   native::NativeGroup* group_;                         // guarded by mutex_; null once closed

@@ -92,8 +92,8 @@ void Stage::begin() {
   begun_ = true;
 }
 
-/// Returns the result of `poll`. Returns true if `poll` throws, now or in an earlier call; records
-/// the error.
+/// Returns the result of `poll`. If `poll` throws, records the error and returns true. All later
+/// calls then return true without calling `poll`.
 template <typename Poll>
 bool Stage::guarded(const Poll& poll) {
   if (failure_) return true;

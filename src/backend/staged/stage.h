@@ -27,7 +27,8 @@ class Stage final : public engine::Conveyor {
   /// that memory once the caller's stream has reached this call or its fence has passed. `early`:
   /// true if the call may start before all of its input has arrived. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
-  /// If the device has not finished, the memory and the bounce that it uses are never reused.
+  /// If the device has not finished, the memory and the HostBounce that it uses are never freed or
+  /// reused.
   ~Stage() override;
 
   /// True if the call on host memory may start: its input has arrived or, if the input is cut into
