@@ -46,9 +46,9 @@ inline mccl::ConstBuffer buffer_of(const mx::array& array) {
 /// with it. `output` must have no other owner yet.
 ///
 /// MLX keeps an array's memory until the stream has finished all its uses, even if an evaluation
-/// fails half-way. MLX then reuses the memory for the next operation unless something else shares
-/// it. Most calls therefore do not share ownership of their arrays, because that would prevent the
-/// reuse. Only a receive shares ownership: the engine writes to its array from the moment the
+/// fails half-way. MLX then reuses the memory for the next operation unless the memory has another
+/// owner. Most calls therefore do not share ownership of their arrays, because that would prevent
+/// the reuse. Only a receive shares ownership: the engine writes to its array from the moment the
 /// receive is evaluated, even if the stream fails.
 inline void free_when_received(mx::array& output, const mccl::Work& work) {
   using Data = mx::array::Data;

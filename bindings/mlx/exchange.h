@@ -1,5 +1,6 @@
-// Describes one collective operation on MLX arrays as a value (`ArrayExchange`). Functions compute
-// its output shape and its adjoint, which gradients need, and start the engine's call for it.
+// Describes one collective operation on MLX arrays as a value (`ArrayExchange`). The functions here
+// compute the operation's output shape and its adjoint, which gradients need, and start the
+// engine's call.
 #pragma once
 
 #include <mlx/array.h>
@@ -35,9 +36,9 @@ enum class ExchangeKind {
 struct ArrayExchange {
   ExchangeKind kind = ExchangeKind::all_sum;
   int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
-  std::vector<int> rows = {};  ///< Rows of each rank; all_to_all: rows that are sent to each rank.
-  std::vector<int> from = {};  ///< all_to_all only: rows received from each rank.
-  int idle_rows = 0;           ///< gather only: rows of the output on ranks other than root.
+  std::vector<int> rows = {};  ///< Number of rows of each rank; all_to_all: sent to each rank.
+  std::vector<int> from = {};  ///< all_to_all only: number of rows received from each rank.
+  int idle_rows = 0;           ///< gather only: number of output rows on ranks other than root.
 };
 
 /// True if the kind moves rows.

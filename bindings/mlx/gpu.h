@@ -20,10 +20,10 @@ bool is_available();
 /// as long as the array's data lives.
 mccl::Buffer buffer_of(const mx::array& array, mx::Stream stream);
 
-/// Calls `start` with the CUDA stream of `stream`, behind all work that MLX has enqueued there. MLX
-/// records operations in CUDA graphs, which cannot contain a call through the host. This function
-/// therefore first launches the operations recorded so far. Must be called while MLX evaluates an
-/// operation of that stream.
+/// Calls `start` with the CUDA stream of `stream`, so that the call follows all work that MLX has
+/// enqueued there. MLX records operations in CUDA graphs, which cannot contain a call through the
+/// host. This function therefore first launches the operations recorded so far. Must be called
+/// while MLX evaluates an operation of that stream.
 mccl::Work run(mx::Stream stream, const std::function<mccl::Work(void* cuda_stream)>& start);
 
 }  // namespace mccl_mlx::gpu

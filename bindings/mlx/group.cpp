@@ -94,7 +94,7 @@ void MlxGroup::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& 
       started.wait_on_stream(cuda_stream);
       return started;
     });
-    // Keep the Work even if the call is over: it may have failed.
+    // Keep the Work even if the call is over, because throw_what_failed() must throw its error.
     on_their_way_.push_back(std::move(work));
   });
 }

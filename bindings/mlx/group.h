@@ -54,9 +54,9 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   /// Runs a collective on the stream's thread when its turn comes. MLX rethrows the call's
   /// exception where MLX waits for the stream.
   void run_on(mx::Stream stream, Call call);
-  /// Runs a collective that reads `input` and writes `output`; on a CPU stream, as the function
-  /// above. On a GPU stream, enqueues the call immediately, in its turn, and throws if that fails.
-  /// If the call itself fails later, the next call on a GPU stream throws.
+  /// Runs a collective that reads `input` and writes `output`. On a CPU stream, works like the
+  /// function above. On a GPU stream, enqueues the call immediately, in its turn, and throws if
+  /// that fails. If the call itself fails later, the next call on a GPU stream throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
   void run_now(const Call& call);

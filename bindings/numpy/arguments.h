@@ -32,7 +32,8 @@ Timeout timeout_of(const char* call, nb::handle seconds);
 /// Converts a tag, which must be from 0 to 2^32 - 1.
 std::uint32_t tag_of(const char* call, std::int64_t tag);
 
-/// Converts numbers of rows, one per rank, each at least 0. `argument` names them in messages.
+/// Converts numbers of rows, one per rank, each at least 0. `argument` is the argument's name in
+/// messages.
 std::vector<std::size_t> counts_of(const char* call, const char* argument, nb::handle counts,
                                    int size);
 

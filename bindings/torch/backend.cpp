@@ -103,8 +103,8 @@ void ProcessGroupMCCL::note_device(c10::Device device) {
   end_streams_.in_order(device);
 }
 
-/// Blocks until the current streams are finished, so that a barrier starts after all their earlier
-/// work.
+/// Blocks until the current streams of all devices that calls have used are idle, so that a barrier
+/// starts after all work in these streams.
 void ProcessGroupMCCL::finish_streams() {
   std::vector<c10::Device> devices;
   {
@@ -347,7 +347,7 @@ void ProcessGroupMCCL::registerOnCompletionHook(
   TORCH_CHECK(!ledger_->hook, "ProcessGroupMCCL OnCompletion hook already registered");
   ledger_->hook = std::make_shared<WorkLedger::Hook>(std::move(hook));
   ledger_->watched = true;
-  // hasHooks() of the base class checks this member. The function is never called.
+  // hasHooks() of the base class checks whether this member is set. The function is never called.
   onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};
 }
 

@@ -209,7 +209,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   mutable std::mutex mutex_;  ///< Guards membership_ against shutdown; not held during calls.
   BackendParts membership_;
   const std::string name_;
-  /// forks_so_far() when the group was made. A forked child must not use the connections.
+  /// Value of forks_so_far() when the group was made. A forked child must not use the connections.
   const std::uint32_t forks_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<std::uint64_t> sequence_{0};
@@ -267,7 +267,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     if (!work) make_work();
     work->start(begun);
     // A call that is already done ends in the caller's stream. This includes all calls that are
-    // captured.
+    // captured in a graph.
     if (!batched) end_on_device(*work, options.caller_waits || begun.done());
   } catch (const std::exception&) {
     if (counts) --sequence_;

@@ -21,7 +21,8 @@ std::vector<at::Tensor>& require_list(const char* call, std::vector<std::vector<
 
 void require_pairs(const char* call, std::size_t outputs, std::size_t inputs);
 
-/// Copies `in` if `out` overlaps it, except if `out` starts at element `slot` of `in`.
+/// Returns `in`, or a copy if `out` overlaps `in`. Makes no copy if `out` starts at element `slot`
+/// of `in`.
 mccl::ConstBuffer readable_beside(TensorStaging& staging, mccl::ConstBuffer in, mccl::Buffer out,
                                   std::size_t slot);
 

@@ -24,8 +24,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::split(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {
   group_for("split");
-  // Every rank counts every split, even if the new group does not contain it, so that the ranks
-  // agree on names.
+  // Every rank counts every split, even a split whose new group does not contain the rank, so that
+  // the ranks agree on names.
   const std::uint64_t number = splits_++;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size_) {

@@ -17,8 +17,8 @@ using mccl::CallOptions;
 using mccl::Group;
 
 constexpr std::size_t kMaxDims = 12;
-/// Number of fields before the sizes: the numbers of entries, of sparse and of dense dimensions,
-/// and the element type.
+/// Number of fields of a Description before the sizes: the number of entries, the number of sparse
+/// dimensions, the number of dense dimensions, and the element type.
 constexpr std::size_t kHeader = 4;
 using Description = std::array<std::int64_t, kHeader + kMaxDims>;
 
@@ -89,7 +89,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
   }
   require_alike(all, rank_);
 
-  // The indices are transposed, so that those of one rank are contiguous when gathered.
+  // The indices are transposed, so that the indices of each rank are contiguous when gathered.
   const at::Tensor indices = mine._indices().t().contiguous();
   const at::Tensor values = mine._values().contiguous();
   std::int64_t entries = 0;

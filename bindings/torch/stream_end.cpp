@@ -92,7 +92,7 @@ EndStreams::~EndStreams() {
     try {
       if (device_calls(stream.device()).queryStream(stream)) own_streams().give_back(stream);
     } catch (const std::exception&) {
-      // The driver has shut down, or the stream still waits: do not reuse it.
+      // The query fails once the driver has shut down. Such a stream is not reused.
     }
   }
 }

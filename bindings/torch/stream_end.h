@@ -91,7 +91,8 @@ class StreamWork final : public c10d::Work {
 
   bool isCompleted() override { return true; }
   std::vector<at::Tensor> result() override { return outputs_; }
-  /// Makes the current stream wait if it is not the call's stream; the host does not wait.
+  /// Makes the current stream wait for the call if it is not the call's stream. The host does not
+  /// wait.
   void synchronize() override { end_.hold_current_stream(); }
   bool wait(std::chrono::milliseconds timeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;

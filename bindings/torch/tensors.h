@@ -58,8 +58,8 @@ class TensorStaging {
   /// Returns memory in which the engine reads and writes the tensor.
   mccl::Buffer in_place(const at::Tensor& tensor, ElementType type);
 
-  /// Like the three functions above, for several tensors: returns their own memory if they are
-  /// consecutive, else a flat copy.
+  /// Like the three functions above, for several tensors: returns the tensors' own memory if they
+  /// are consecutive in one storage, otherwise a flat temporary.
   mccl::ConstBuffer input(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer output(const std::vector<at::Tensor>& tensors, ElementType type);
   mccl::Buffer in_place(const std::vector<at::Tensor>& tensors, ElementType type);
@@ -69,7 +69,8 @@ class TensorStaging {
   mccl::ConstBuffer input_bytes(const std::vector<at::Tensor>& tensors);
   mccl::Buffer output_bytes(const std::vector<at::Tensor>& tensors);
 
-  /// Copies `in` if it overlaps `out`, except if `in` starts at byte `slot` of `out`.
+  /// Returns `in`, or a copy if `in` overlaps `out`. Makes no copy if `in` starts at byte `slot` of
+  /// `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out, std::size_t slot);
   /// Returns `in`, or a copy if `in` overlaps `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);

@@ -21,7 +21,8 @@
 namespace mccl_torch {
 
 /// Converts a failure of the engine to the exception that torch raises: ValueError for wrong
-/// arguments, else DistBackendError. On a timeout its text contains " Timed out ".
+/// arguments, else DistBackendError. If the failure is a timeout, the text of the exception
+/// contains " Timed out ".
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
 
@@ -31,7 +32,7 @@ std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, con
 std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_call_error(const std::exception_ptr& error, int rank, const char* title);
 
-/// State that the works of one backend share with it. Outlives the backend while works are pending.
+/// State that one backend shares with its works. Outlives the backend while works are pending.
 struct WorkLedger {
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
 
@@ -56,9 +57,10 @@ struct WorkLedger {
   /// Records the failure of `call` if awaited() was called for it. The host thread did not wait for
   /// the call, so the program may have continued with an invalid result.
   void missed(const DeviceCall& call, const std::exception_ptr& error);
-  /// Forgets the recorded failure, because a wait has thrown it.
+  /// Forgets the recorded failure. Called when a wait throws the error of a call.
   void seen();
-  /// Throws the first failure recorded since the last seen() or raise_missed(), once.
+  /// Throws the first failure that missed() has recorded since the last seen() or raise_missed().
+  /// The next call does not throw it again.
   void raise_missed();
 
   std::mutex mutex;
@@ -122,8 +124,9 @@ class WorkMCCL final : public c10d::Work {
   float getDuration() const override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
 
-  /// Copies results to the caller's tensors, then notifies futures and hooks. The first call does
-  /// so; later calls block until the copies are made. The engine's work must be done.
+  /// Must be called only after the engine's work has ended. The first call copies results to the
+  /// caller's tensors, then notifies futures and hooks. Later calls block until the copies are
+  /// made.
   void complete();
 
  private:

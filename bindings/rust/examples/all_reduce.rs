@@ -1,4 +1,4 @@
-//! Sums a vector over all processes: `mccl launch -n 2 ./all_reduce`.
+//! Sums a vector over all processes. Run it with `mccl launch -n 2 ./all_reduce`.
 
 fn main() -> Result<(), mccl::Error> {
     let context = mccl::Context::from_environment()?;

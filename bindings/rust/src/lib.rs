@@ -18,7 +18,7 @@ use std::{fmt, ptr};
 
 use ffi::Handle;
 
-/// A call failed. The message names the rank, the peer, the call and what to do.
+/// The error of a failed call. The message names the rank, the peer, the call and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Status of the C interface, such as 3 for a peer that died.

@@ -1,9 +1,9 @@
-//! Ranks that are threads of one process.
+//! Tests the crate on ranks that are threads of one process.
 
 use mccl::{Context, Error, Group, Op, Store};
 use std::thread;
 
-/// Runs `body` on `size` ranks, and returns what each returned.
+/// Runs `body` on `size` ranks, and returns the results in rank order.
 fn on_ranks<R: Send>(size: i32, body: impl Fn(&Group) -> R + Sync) -> Vec<R> {
     let store = Store::in_memory().unwrap();
     thread::scope(|scope| {
