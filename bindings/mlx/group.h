@@ -58,7 +58,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   /// function above. On a GPU stream, enqueues the call immediately, in its turn, and throws if
   /// that fails. If the call itself fails later, the next call on a GPU stream throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
-  /// Runs a collective now, in its turn, on this thread. Releases the GIL meanwhile.
+  /// Blocks until the turn of a collective comes, and then runs it on this thread. Releases the GIL
+  /// meanwhile.
   void run_now(const Call& call);
 
  private:

@@ -73,7 +73,8 @@ Args:
     x: This rank's part, of shape (rows, ...); a scalar counts as one row.
     out: See Group. x may be this rank's part of it.
     wait, timeout: See Group.
-    counts: The rows of each rank, the same numbers on all ranks. None: the same as this rank.
+    counts: The rows of each rank, the same numbers on all ranks. None: every rank has as
+        many rows as this rank.
 
 Returns:
     An array of shape (rows of all ranks, ...). With wait=False: a Work.)";
@@ -86,7 +87,8 @@ Args:
     root: The rank that receives.
     out: See Group; only the root's is used.
     wait, timeout: See Group.
-    counts: The rows of each rank, the same numbers on all ranks. None: the same as this rank.
+    counts: The rows of each rank, the same numbers on all ranks. None: every rank has as
+        many rows as this rank.
 
 Returns:
     An array of shape (rows of all ranks, ...) on the root, None elsewhere. With wait=False: a Work

@@ -105,7 +105,7 @@ void bind_work(nb::module_& module) {
                         "The handle of one call. Thread-safe.\n\n"
                         "Dropping it does not cancel the call; the arrays stay alive until the "
                         "call is done.\nInside asyncio, `await work` is the same as wait(); "
-                        "cancelling it does not cancel the call.")
+                        "cancelling the await does not cancel the call.")
       .def("wait", &ArrayWork::wait, "timeout"_a = nb::none(),
            "Blocks until the call is done, and drives it meanwhile.\n\n"
            "Args:\n"
@@ -123,7 +123,8 @@ void bind_work(nb::module_& module) {
            "The exception of a failed call; None if the call succeeded or still runs.")
       .def_prop_ro(
           "source", &ArrayWork::source,
-          "recv only: the rank that sent the message. None until it is done, and for other calls.")
+          "recv only: the rank that sent the message. None until the recv is done, and for other "
+          "calls.")
       .def("on_done", &ArrayWork::on_done, "callback"_a,
            "Calls `callback()` once the call is done, on a thread of the library.\n\n"
            "All callbacks share that thread, so they must not wait for another call. Exceptions "

@@ -16,8 +16,8 @@ namespace nb = nanobind;
 
 /// Python objects that a call needs until it is done, and its result.
 struct Kept {
-  nb::object input;   ///< Memory that is read.
-  nb::object output;  ///< Memory that is written.
+  nb::object input;   ///< Owner of the memory that the call reads.
+  nb::object output;  ///< Owner of the memory that the call writes.
   nb::object result;
 };
 

@@ -37,7 +37,8 @@ struct ProcessWorld {
   /// store that rank 0 serves, not one that is about to close. Stores reached along cables are not
   /// kept, because they end with their world.
   std::map<std::string, std::shared_ptr<Store>> stores;
-  std::vector<std::shared_ptr<Context>> abandoned;  ///< Kept, not destroyed, by a forked child.
+  /// In a forked child, the contexts of the parent process, which the child must not destroy.
+  std::vector<std::shared_ptr<Context>> abandoned;
 };
 
 ProcessWorld& registry() {

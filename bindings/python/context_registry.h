@@ -65,9 +65,10 @@ class ContextRegistry {
   }
 
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Context>> contexts_;     // guarded by mutex_
-  std::vector<std::shared_ptr<Context>> forking_;    // guarded by mutex_, locked during fork()
-  std::vector<std::shared_ptr<Context>> abandoned_;  // kept by a forked child, never destroyed
+  std::vector<std::weak_ptr<Context>> contexts_;   // guarded by mutex_
+  std::vector<std::shared_ptr<Context>> forking_;  // guarded by mutex_, locked during fork()
+  /// In a forked child, the contexts of the parent process, which the child must not destroy.
+  std::vector<std::shared_ptr<Context>> abandoned_;
 };
 
 }  // namespace mccl::python

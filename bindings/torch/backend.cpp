@@ -33,7 +33,8 @@ ProcessGroupMCCL::~ProcessGroupMCCL() {
   try {
     shutdown();
   } catch (const std::exception& error) {
-    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());  // for example, after Control-C
+    // shutdown() throws if a signal handler raises, for example after Control-C.
+    TORCH_WARN("mccl: group \"", name_, "\": ", error.what());
   }
 }
 

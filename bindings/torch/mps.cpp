@@ -156,7 +156,7 @@ bool mps_is_used() {
   return is_used;
 }
 
-/// The storage's data pointer is the MTLBuffer itself.
+/// On MPS, the data pointer of a storage of torch points to the MTLBuffer object.
 mccl::MetalPlace metal_place_of(const at::Tensor& tensor) {
   return {tensor.storage().mutable_data(), static_cast<std::size_t>(tensor.storage_offset()) *
                                                static_cast<std::size_t>(tensor.itemsize())};

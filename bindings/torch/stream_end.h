@@ -48,7 +48,8 @@ class EndStreams {
 /// caller's stream in the meantime.
 class StreamEnd {
  public:
-  using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  ///< Destination, source.
+  /// Pairs of destination and source.
+  using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
   /// Owner of the stream: the caller, the group (for its collectives), or this StreamEnd alone.
   enum class Place { callers, in_order, alone };
 

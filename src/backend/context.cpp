@@ -134,7 +134,7 @@ class JobContext final : public Context {
   }
 
   const Config config_;
-  const Compression compression_;  ///< Default for groups that set no compression.
+  const Compression compression_;  ///< Compression of groups for which the program sets none.
   const std::shared_ptr<GroupSetup> setup_;
   const std::shared_ptr<engine::Engine> engine_;
   std::shared_ptr<NativeGroup> world_;

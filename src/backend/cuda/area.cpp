@@ -49,7 +49,8 @@ unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
 /// A rank's description of a window for the other ranks.
 struct PoolWindowOffer {
   IpcHandle memory;
-  std::uint8_t is_there;  ///< 0 if the window has been freed. Its number is not reused.
+  /// 0 if the window has been freed. The number of a freed window is not reused.
+  std::uint8_t is_there;
 };
 
 Area::Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared)
@@ -193,7 +194,7 @@ std::string Area::exchange_windows(Group& group) {
   return {};
 }
 
-/// Returns the reason if the windows of `peer` cannot be opened; otherwise empty.
+/// Opens the windows of `peer`. Returns the reason if this fails, and an empty string on success.
 std::string Area::open_windows(int peer, std::span<const PoolWindowOffer> offers) {
   if (peer == fabric_.rank) return {};
   std::byte** const row = &windows_[static_cast<std::size_t>(peer) * kMostWindows + known_[peer]];

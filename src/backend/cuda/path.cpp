@@ -39,7 +39,7 @@ class KernelPath final : public direct::DevicePath {
   const SharedGpu shared_;
   std::optional<Area> area_;
   KernelLimits limits_ = limits_of(group().size());
-  Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use entry 0.
+  Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use index 0.
 };
 
 bool KernelPath::supports(const Request& request) const {

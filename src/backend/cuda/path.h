@@ -10,7 +10,7 @@ namespace mccl::cuda {
 
 /// How the calls of ranks that share one GPU are carried out.
 enum class SharedGpu {
-  refused,  ///< Their calls go through the host.
+  refused,  ///< Calls of these ranks go through host memory.
   nvlink,   ///< Kernels run as if NVLink joined two GPUs. For tests only.
   pcie,     ///< Kernels run as if PCIe joined two GPUs. For tests only.
 };

@@ -62,8 +62,8 @@ class AutoPath final : public Path {
   struct Asked;
 
   void ask(std::byte answer, std::chrono::milliseconds timeout);
-  /// Waits for the reports that have been started, and acts on them. `device` is the current call's
-  /// device.
+  /// Waits for the reports that ask() has started. If they require it, lets the ranks meet, or
+  /// keeps all later calls of the group on the host. `device` is the current call's device.
   void decide(Device device);
   void meet(Device device);
   void choose(Device device, const std::vector<std::string>& names);
@@ -82,7 +82,7 @@ class AutoPath final : public Path {
   bool may_meet_ = false;  ///< True if the current call may wait for the other ranks.
   std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports that have not been read.
   std::unique_ptr<device::SerialQueue> own_queue_;
-  std::vector<Figures> figures_;  ///< One entry per path.
+  std::vector<Figures> figures_;  ///< Measured times of each path in `ways_`.
   std::vector<int> order_;        ///< Indices of the paths for the last call, fastest first.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;

@@ -32,7 +32,7 @@ class Path {
   /// Returns null if takes() is false.
   virtual Path* way_for(const Request& request) { return takes(request) ? this : nullptr; }
   /// True if the ranks have not met yet. They cannot meet in a call on a stream that is being
-  /// captured.
+  /// captured in a graph.
   virtual bool has_to_meet() const { return false; }
   /// Enqueues the call on `stream`. Throws InvalidArgument if the call's memory is on another
   /// device than the path's, and PeerError if the path has failed.

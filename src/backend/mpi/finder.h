@@ -17,7 +17,7 @@ struct Launcher {
   enum class Kind { none, open_mpi, hydra, srun };
   Kind kind = Kind::none;
   std::string name;  ///< Name used in messages, such as "Open MPI's mpirun".
-  int ranks = 0;     ///< Number of ranks that it started; 0 if unknown.
+  int ranks = 0;     ///< Number of ranks that the launcher started; 0 if unknown.
   /// False if srun was started without a suitable --mpi option. Each rank would then be an MPI job
   /// of its own.
   bool starts_mpi = true;
@@ -27,7 +27,7 @@ Launcher launcher_of(const std::map<std::string, std::string>& environment);
 
 struct LibrarySearch {
   std::vector<std::string> names;  ///< Libraries to try, in this order.
-  std::string named_by;            ///< Variable that names the library, or empty.
+  std::string named_by;            ///< Variable that names the library; empty if none does.
 };
 
 /// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the

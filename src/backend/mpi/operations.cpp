@@ -38,7 +38,7 @@ std::optional<Predefined> predefined_of(DType dtype, ReduceKind kind) {
   if (dtype == DType::boolean || dtype == DType::f16 || dtype == DType::bf16) return {};
   const bool orders = kind == ReduceKind::min || kind == ReduceKind::max;
   if (orders && !is_integer(dtype)) return {};
-  // In the order of ReduceKind.
+  // Indexed by ReduceKind.
   constexpr Predefined kOf[] = {sum, sum, product, min, max, band, bor, bxor, sum};
   static_assert(std::size(kOf) == kReduceKindCount);
   return kOf[static_cast<int>(kind)];

@@ -92,8 +92,8 @@ MpiProcess::MpiProcess() : library_(find_library(process_environment())), thread
 }
 
 void MpiProcess::start(const ContextOptions& options) {
-  // The job on the thread has a copy of the settings, because it may still run after this wait has
-  // timed out.
+  // The thread's job has its own copy of the settings, because it may still run after the wait
+  // below has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
       std::future_status::ready) {
@@ -146,7 +146,8 @@ void MpiProcess::set_up(const Config& config) {
         launcher.name, launcher.ranks, library_->identity().describe(), size_,
         launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever it supports" : ""));
   }
-  // The program's own error handler must stay in place on its communicator.
+  // Makes MPI return errors while MPI_COMM_WORLD is duplicated, and then restores the program's own
+  // error handler.
   Handle program_handler = 0;
   library_->Comm_get_errhandler(world, &program_handler);
   library_->return_errors(world);

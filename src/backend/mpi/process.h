@@ -77,7 +77,7 @@ class MpiProcess {
   static void at_exit();
 
   std::unique_ptr<MpiLibrary> library_;
-  Worker thread_;  ///< Initialises and finalises MPI.
+  Worker thread_;  ///< Thread that initialises and finalises MPI.
   Handle control_ = 0;
   int rank_ = 0;
   int size_ = 1;

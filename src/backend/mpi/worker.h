@@ -45,7 +45,7 @@ class Worker {
   /// Shared with the thread, which may outlive the worker.
   struct Jobs {
     std::mutex mutex;
-    std::condition_variable changed;               // used with mutex
+    std::condition_variable changed;               // signals changes of `queue` and `over`
     std::deque<std::packaged_task<void()>> queue;  // guarded by mutex
     bool over = false;                             // guarded by mutex
 

@@ -18,7 +18,7 @@ namespace {
 /// Another route replaces the first one only if it takes less than this fraction of the first one's
 /// time. Smaller differences may be noise.
 constexpr double kClearly = 0.8;
-/// Size in bytes of the message by which routes are compared.
+/// Routes are compared by the time that a message of this many bytes would take.
 constexpr double kBytes = 256 << 10;
 /// Maximum number of routes to one peer that are measured.
 constexpr int kMostWays = 16;

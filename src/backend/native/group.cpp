@@ -243,7 +243,8 @@ std::shared_ptr<Group> NativeGroup::split(int color, int key) {
   return part;
 }
 
-/// Returns null for a negative color. `chosen` are ranks of this group.
+/// Makes the new group that split() returns. `chosen` are its members, as ranks of this group.
+/// Returns null for a negative color.
 std::shared_ptr<NativeGroup> NativeGroup::make_part(int color, std::vector<int> chosen) {
   int number = 0;
   {

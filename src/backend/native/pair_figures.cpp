@@ -24,7 +24,7 @@ constexpr int kSmallTimes = 10;
 constexpr int kLargeTimes = 3;
 constexpr double kLongestOfSize = 0.2;
 
-/// The action after a trial.
+/// The decision after a trial: stop, measure the next larger size, or repeat the trial.
 enum class Next : unsigned char { done, larger, again };
 
 /// Measures one pair: the first rank sends and measures the time until the second rank has

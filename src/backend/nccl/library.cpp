@@ -40,7 +40,7 @@ std::string NcclLibrary::described() const {
 const NcclLibrary& library() { return loaded_once<load>(); }
 
 int type_of(DType dtype) {
-  // In the order of DType. Bool is sent as u8.
+  // Indexed by DType. Bool is sent as u8.
   constexpr int kTypes[] = {1, 1, 0, -1, -1, 3, 2, 5, 4, 6, 9, 7, 8, -1, -1};
   static_assert(std::size(kTypes) == kDTypeCount);
   return kTypes[static_cast<int>(dtype)];

@@ -21,7 +21,7 @@ struct UniqueId {
   char bytes[128];
 };
 
-/// ncclConfig_t of NCCL 2.18; newer versions accept it too.
+/// ncclConfig_t of NCCL 2.18. Newer versions of NCCL accept it, too.
 struct CommConfig {
   std::size_t size;
   unsigned magic;

@@ -42,8 +42,8 @@ std::exception_ptr StagedCall::failure() const {
   return stage_ ? stage_->failure() : nullptr;
 }
 
-/// Returns options with the remaining time of the call as the timeout. Clears caller_waits, because
-/// the thread that starts the call does not wait for it.
+/// Returns the options for the call on host memory. Their timeout is the remaining time of this
+/// call. Clears caller_waits, because the thread that starts the call does not wait for it.
 CallOptions StagedCall::options_now() const {
   CallOptions options = options_;
   options.caller_waits = false;

@@ -28,7 +28,8 @@ class StagedCall final : public detail::WorkState, public Returning {
 
   /// True if the call on host memory may start.
   bool arrived() const;
-  /// The error that prevents an arrived call from starting; null if there is none.
+  /// The error of the fence or of a copy, with which the call must fail instead of starting; null
+  /// if there is none.
   std::exception_ptr failure() const;
   bool expired(Clock::time_point now) const { return now >= deadline_; }
   /// Marks the call as part of an open batch. While the batch is open, waiting for the call throws.

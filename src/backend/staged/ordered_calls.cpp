@@ -18,7 +18,7 @@ namespace {
 /// time.
 constexpr std::chrono::seconds kIdle{30};
 
-/// A Work that has failed already.
+/// State of the Work of a call that could not start.
 class FailedState final : public detail::WorkState {
  public:
   explicit FailedState(std::exception_ptr error) { static_cast<void>(finish(std::move(error))); }

@@ -14,8 +14,8 @@
 namespace mccl::staged {
 namespace {
 
-/// Maximum number of pieces. Each piece costs the device a few microseconds in addition to the
-/// copy.
+/// Maximum number of pieces into which the data of a call are cut. Each piece costs the device a
+/// few microseconds in addition to the copy.
 constexpr std::size_t kMostPieces = 32;
 
 void check_same_device(const Request& request) {
