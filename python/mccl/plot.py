@@ -96,7 +96,10 @@ def main() -> int:
     parser.add_argument("results", type=Path, nargs="+", help="files of `mccl bench --json`")
     arguments = parser.parse_args()
     try:
-        results = [(file.stem, json.loads(file.read_text())) for file in arguments.results]
+        files = arguments.results
+        stems = [file.stem for file in files]
+        labels = [str(f) if stems.count(f.stem) > 1 else f.stem for f in files]
+        results = [(n, json.loads(f.read_text())) for n, f in zip(labels, files, strict=True)]
         lines = lines_of(results)
         if not lines:
             raise ValueError("the results have no row with a size to draw")

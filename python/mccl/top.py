@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import sys
 import time
 from collections import defaultdict, deque
@@ -96,7 +97,7 @@ class View:
         """Returns by how much the count has grown per second since the last refresh."""
         then, before = self._counts.get(key, (now, count))
         self._counts[key] = now, count
-        # The count of a link starts at 0 again when a group has been destroyed.
+        # A count starts at 0 again if another job takes the place of one that has ended.
         return max(0.0, count - before) / (now - then) if now > then else 0.0
 
     def refresh(self, status: dict[str, Any], now: float) -> None:
@@ -107,6 +108,7 @@ class View:
 
     def _rank(self, report: dict[str, Any], now: float) -> Rank:
         row = Rank(report["rank"], report.get("host", ""), report.get("pid", 0))
+        row.job = report.get("job", "")
         row.trouble = report.get("error", "")
         if row.trouble:
             return row
@@ -300,6 +302,9 @@ class Top(App[int]):
             self.notify("select a rank first", severity="warning")
             return
         rank = ranks[row]
+        if rank.trouble or rank.host != socket.gethostname():
+            self.notify("only ranks on this host that answer can be dumped", severity="warning")
+            return
         file = f"mccl-{rank.host}-{rank.rank}.json"
         dump = await asyncio.create_subprocess_exec(
             self._program,
@@ -310,7 +315,8 @@ class Top(App[int]):
         if dump.returncode == 0:
             self.notify(f"the flight record of rank {rank.rank} is in {file}")
         else:
-            self.notify(error.decode(errors="replace").strip(), severity="error")
+            message = error.decode(errors="replace").strip()
+            self.notify(message, severity="error", markup=False)
 
 
 def main() -> int:

@@ -118,8 +118,9 @@ constexpr SettingRow kRows[] = {
     {"log_file_bytes",
      &Config::log_file_bytes,
      "4K to 1T",
-     "Size at which a log file is renamed to NAME.1 and a new one begins. Older ones become NAME.2 "
-     "and NAME.3, and the oldest is removed",
+     "Size at which a log file, such as 0.log, is renamed to 0.1.log and a new one begins. Older "
+     "ones "
+     "become 0.2.log and 0.3.log, and the oldest is removed",
      {.minimum = 4 * kKiB, .maximum = 1024.0 * kGiB}},
     {"listen_addr", &Config::listen_addr, "addresses or host names, comma-separated",
      "Addresses at which this rank listens. Each entry gives one link per pair of ranks, also "

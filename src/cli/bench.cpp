@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -137,6 +138,23 @@ std::vector<std::string> take_results(BenchFlags& flags) {
   return taken;
 }
 
+/// Throws if the picture cannot be written, or would show nothing.
+void check_picture(const BenchFlags& flags) {
+  if (flags.plot.empty()) return;
+  const bool is_known =
+      std::ranges::any_of(std::array{".svg", ".png", ".pdf"},
+                          [&](const char* end) { return flags.plot.ends_with(end); });
+  if (!is_known)
+    throw InvalidArgument("--plot: the name of the picture must end with .svg, .png or .pdf");
+  const auto has_no_sizes = [](const std::string& each) {
+    return each == "kernels" || each == "barrier";
+  };
+  const std::vector<std::string>& calls = flags.calls.routines;
+  if (!calls.empty() && std::ranges::all_of(calls, has_no_sizes))
+    throw InvalidArgument(fmt::format("--plot: {} has no sizes to draw", calls[0]));
+  check_writable("--plot", flags.plot);
+}
+
 /// Replaces this process with the Python program that draws the results.
 [[noreturn]] void draw(const BenchFlags& flags, std::vector<std::string> results) {
   results.insert(results.begin(), flags.plot);
@@ -171,8 +189,9 @@ int measure(const BenchFlags& flags, const std::vector<std::string>& arguments) 
 
 int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
   std::vector<std::string> results = take_results(flags);
-  const bool measures = results.empty() || !flags.calls.routines.empty();
-  check_writable("--plot", flags.plot);
+  const bool measures =
+      results.empty() || !flags.calls.routines.empty() || !flags.rest.json.empty();
+  check_picture(flags);
   if (!flags.plot.empty() && measures && flags.rest.json.empty())
     throw InvalidArgument(
         "--plot: add --json FILE, to which the figures in the picture are written");

@@ -223,6 +223,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::string_view state_of(WorldRank peer) const;  // under the progress lock
 
   // Defined in engine_status.cpp:
+  class Way;
   nlohmann::ordered_json identity() const;
   nlohmann::ordered_json status();  // under the progress lock
   std::string report();             // under the progress lock
@@ -240,6 +241,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void keep_time(Clock::time_point now);
   void beat(Clock::time_point now);
   void hear(WorldRank peer, const ControlMessage& message);
+  void hear_report(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   void fail_all(const std::exception& error) noexcept;
   bool has_calls() const override { return !groups_.idle() || inbox_.waiting(); }

@@ -8,7 +8,8 @@ namespace mccl::engine {
 
 std::string_view Engine::state_of(WorldRank peer) const {
   if (peers_.has_left(peer)) return "left";
-  if (!peers_.connected(peer)) return "lost";
+  // Without a reason, it is this rank that leaves.
+  if (!peers_.connected(peer)) return peers_.lost(peer).empty() ? "left" : "lost";
   return heart_.has_fallen_silent(peer) ? "silent" : "connected";
 }
 
@@ -49,8 +50,10 @@ void Engine::start_metrics_server() {
     metrics_server_.emplace(address, port, [this] { return figures(); });
     log_.info("serves its metrics at port {} of {}", port, address);
   } catch (const transport::tcp::BindError& error) {
-    log_.warn("serves no metrics: {}; choose another MCCL_METRICS_PORT, to which rank {} adds {}",
-              error.what(), rank(), rank());
+    log_.warn(
+        "serves no metrics: {}; check MCCL_METRICS_ADDR, or choose another MCCL_METRICS_PORT, to "
+        "which rank {} adds {}",
+        error.what(), rank(), rank());
   } catch (const std::exception& error) {
     log_.warn("serves no metrics at port {}: {}", port, error.what());
   }

@@ -115,13 +115,23 @@ void Engine::hear(WorldRank peer, const ControlMessage& message) {
   heart_.heard(peer);
   if (message.kind == ControlKind::heartbeat) return;
   if (message.kind == ControlKind::describe || message.kind == ControlKind::description)
-    return reports_.hear(peer, message);
+    return hear_report(peer, message);
   groups_.hear(peer, message);
+}
+
+/// If memory has run out, drops the message: nothing but a status depends on it.
+void Engine::hear_report(WorldRank peer, const ControlMessage& message) {
+  try {
+    reports_.hear(peer, message);
+  } catch (const std::bad_alloc&) {
+    log_.debug("no memory for a status report");
+  }
 }
 
 void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss loss) {
   log_.info("rank {}: {}", peer, reason);
   heart_.forget(peer);
+  reports_.forget(peer);
   groups_.lose(peer, reason, loss);
   if (peers_.has_left(peer)) return;
   groups_.fail_without(peer, reason, true);

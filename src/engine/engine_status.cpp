@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 
 /// Time within which the other ranks must answer. The client waits for two seconds in all.
 constexpr std::chrono::milliseconds kForTheOthers{800};
+constexpr std::chrono::milliseconds kBetweenLooksForReports{20};
 
 /// Returns the JSON as text. Replaces invalid UTF-8, which texts of the operating system and of
 /// other ranks may contain.
@@ -97,40 +98,67 @@ Json Engine::status() {
   return status;
 }
 
+/// Lets the driving thread go on when it is destroyed.
+class Engine::Way {
+ public:
+  Way(Driver& driver, Clock::time_point deadline)
+      : driver_(driver.try_make_way(deadline) ? &driver : nullptr) {}
+  ~Way() {
+    if (driver_) driver_->go_on();
+  }
+  Way(const Way&) = delete;
+  Way& operator=(const Way&) = delete;
+  /// True if this thread holds the progress lock.
+  explicit operator bool() const { return driver_ != nullptr; }
+
+ private:
+  Driver* const driver_;
+};
+
 std::string Engine::status_json() {
-  const bool answers = driver_.try_make_way(Clock::now() + kForTheDriver);
-  const Json shown = answers ? status() : identity();
-  if (answers) driver_.go_on();
-  return text_of(shown);
+  const Way way(driver_, Clock::now() + kForTheDriver);
+  return text_of(way ? status() : identity());
 }
 
-/// Returns this rank's report for other ranks. If the text would be too long, omits the peers and,
-/// if necessary, the groups.
+/// Returns this rank's report for other ranks. If the text would be too long, omits the groups that
+/// are idle, then the peers, and at last all groups.
 std::string Engine::report() {
   Json shown = status();
   std::string text = text_of(shown);
+  if (text.size() < Reports::kMostBytes) return text;
+  shown["truncated"] = true;
+  Json& groups = shown["groups"];
+  for (std::size_t i = groups.size(); i-- > 0;)
+    if (groups[i]["pending"].empty() && groups[i]["failure"] == "") groups.erase(i);
   for (const char* part : {"peers", "groups"}) {
+    text = text_of(shown);
     if (text.size() < Reports::kMostBytes) break;
     shown[part] = Json::array();
-    text = text_of(shown);
   }
-  return text;
+  return text_of(shown);
 }
 
+/// While the reports arrive, handles control messages now and then: a callback of the program may
+/// block the thread that would do so.
 std::string Engine::status_of_others_json() {
-  const Clock::time_point deadline = Clock::now() + kForTheDriver;
-  Json ranks = Json::array();
-  if (driver_.try_make_way(deadline)) {
-    const std::future<void> complete = reports_.request();
-    driver_.go_on();
-    complete.wait_for(kForTheOthers);
+  const Clock::time_point deadline = Clock::now() + kForTheDriver + kForTheOthers;
+  Json answer = {{"format", "mccl others"}, {"version", 1}, {"ranks", Json::array()}};
+  std::future<void> complete;
+  if (const Way way(driver_, Clock::now() + kForTheDriver); way) complete = reports_.request();
+  while (complete.valid() &&
+         complete.wait_for(kBetweenLooksForReports) != std::future_status::ready &&
+         Clock::now() < deadline) {
+    if (const Way way(driver_, Clock::now() + kBetweenLooksForReports); way)
+      look_beside_safely(Clock::now());
   }
-  if (driver_.try_make_way(deadline + kForTheOthers)) {
-    for (auto& [peer, text] : reports_.take())
-      ranks.push_back({{"rank", peer.number()}, {"report", std::move(text)}});
-    driver_.go_on();
+  const Way way(driver_, deadline + kBetweenLooksForReports);
+  if (!complete.valid() || !way) {
+    answer["trouble"] = "its calls hold the lock that the request needs";
+    return text_of(answer);
   }
-  return text_of({{"format", "mccl others"}, {"version", 1}, {"ranks", std::move(ranks)}});
+  for (auto& [peer, text] : reports_.take())
+    answer["ranks"].push_back({{"rank", peer.number()}, {"report", std::move(text)}});
+  return text_of(answer);
 }
 
 }  // namespace mccl::engine

@@ -145,6 +145,10 @@ void StatusServer::answer() {
   try {
     const node::LocalConnection client = listener_->accept(Clock::now() + kPatience);
     if (!client.same_user()) return;
+    // A child of a fork may hold a copy of the descriptor, which keeps the connection open.
+    const std::unique_ptr<const node::LocalConnection, void (*)(const node::LocalConnection*)> end(
+        &client,
+        [](const node::LocalConnection* each) { ::shutdown(each->descriptor(), SHUT_RDWR); });
     std::array<char, node::kRequestBytes> request = {};
     static_cast<void>(
         client.receive(std::as_writable_bytes(std::span(request)), Clock::now() + kPatience));

@@ -98,6 +98,28 @@ TEST(ARankThatHasLeft, EndsReceivesFromAnyRankIfItWasTheLast) {
   EXPECT_NE(error.find("rank 1 is gone"), std::string::npos) << error;
 }
 
+TEST(ARankThatHasLeft, LeavesMessagesThatHaveArrived) {
+  Processes job(2, [](Context& context, const Processes::Say& say) {
+    Group& world = *context.world();
+    all_reduce<4>(world);
+    char token = 7;
+    const Buffer message{&token, 1, DType::u8};
+    if (context.rank() == 1) {
+      world.send(message, 0, 5).wait();
+      return;
+    }
+    try {
+      world.recv(message, kAnySource, 6).wait();
+    } catch (const PeerError&) {
+      say("ended");
+    }
+    world.recv(message, kAnySource, 5).wait();
+    say("received");
+  });
+  ASSERT_EQ(job.line(0, std::chrono::seconds(10)), "ended");
+  EXPECT_EQ(job.line(0, std::chrono::seconds(10)), "received");
+}
+
 class BehindALateRank : public ::testing::TestWithParam<const char*> {
  protected:
   Processes::Options options() const {

@@ -63,7 +63,19 @@ def test_a_measurement_is_drawn_beside_an_earlier_one(tmp_path: Path):
     assert other.read_bytes().startswith(b"\x89PNG")
 
 
+def test_results_of_one_name_are_distinguished(tmp_path: Path):
+    files = [tmp_path / folder / "r.json" for folder in ("before", "after")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text(json.dumps({"version": "1", "ranks": 2, "rows": [row(8, 1.0)]}))
+    picture = tmp_path / "both.svg"
+    bench("--plot", picture, *files)
+    assert all(name in picture.read_text() for name in ("before", "after"))
+
+
 def test_impossible_pictures_are_refused(tmp_path: Path):
+    assert ".svg, .png or .pdf" in bench("--plot", tmp_path / "a.bmp", status=2)
+    assert "barrier has no sizes" in bench("barrier", "--plot", tmp_path / "a.svg", status=2)
     assert "add --json" in bench("--plot", tmp_path / "a.svg", status=2)
     assert "only --plot reads" in bench(tmp_path / "a.json", status=2)
     assert "No such file" in bench("--plot", tmp_path / "a.svg", tmp_path / "b.json", status=2)

@@ -114,6 +114,8 @@ void become_python(const std::string& who, const std::string& module, const std:
       python, "-c",
       fmt::format(R"(
 import sys
+# Python files in the current directory must not replace packages.
+sys.path[:] = [path for path in sys.path if path]
 try:
     from {module} import main
 except ModuleNotFoundError as error:

@@ -72,6 +72,7 @@ std::string whereabouts(const JobReport& job, int rank, const std::string& group
       if (group.last.empty()) return fmt::format("{} has made no call there", process);
       return fmt::format("{} has made no call there since {}", process, group.last);
     }
+    if (each.is_truncated) return fmt::format("{} is in no call of it", process);
     return fmt::format("{} has not created that group, or has destroyed it", process);
   }
   return {};
@@ -177,6 +178,7 @@ RankReport parse_status(std::string_view text, std::string_view who) {
   rank.errors = fields.integer("errors", 0, INT64_MAX);
   rank.bytes_sent = fields.integer("bytes_sent", 0, INT64_MAX);
   rank.bytes_received = fields.integer("bytes_received", 0, INT64_MAX);
+  rank.is_truncated = object.contains("truncated");
   if (!fields.flag("answers"))
     rank.trouble = "is blocked by a callback, so its calls make no progress";
   for (const json& each : fields.list("groups")) rank.groups.push_back(read_group(each, who));

@@ -49,6 +49,7 @@ struct RankReport {
   /// Why the rank did not answer, or makes no progress, as a clause after the rank's name; empty if
   /// there is no such trouble.
   std::string trouble = {};
+  bool is_truncated = false;  ///< True if some groups are missing, because there are too many.
   std::vector<GroupReport> groups = {};
   std::vector<PeerReport> peers = {};
 };

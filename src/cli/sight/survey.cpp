@@ -19,7 +19,7 @@ namespace mccl::cli::sight {
 namespace {
 
 RankAnswer unanswered(RankReport report) {
-  json raw = {{"rank", report.rank}, {"error", report.trouble}};
+  json raw = {{"job", report.job}, {"rank", report.rank}, {"error", report.trouble}};
   if (report.pid != 0) raw["pid"] = report.pid;
   return {std::move(report), std::move(raw)};
 }
@@ -38,6 +38,7 @@ std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
   } catch (const Error& error) {
     const std::string_view message = error.what();
     RankReport report;
+    report.job = socket.job;
     report.rank = socket.rank;
     report.pid = socket.pid;
     report.trouble = message.substr(message.starts_with(who + " ") ? who.size() + 1 : 0);
@@ -45,19 +46,6 @@ std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
   }
   answer.report.job = socket.job;
   return answer;
-}
-
-/// Asks a rank on this host for the statuses of the other ranks of its job. Returns nothing if the
-/// rank does not answer.
-std::vector<RankAnswer> ask_for_others(const RankSocket& socket, const std::vector<int>& known) {
-  const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
-  try {
-    std::vector<RankAnswer> others = read_others(ask(socket, node::kRequestOthers), who, known);
-    for (RankAnswer& each : others) each.report.job = socket.job;
-    return others;
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 /// Calls `ask_one` for each element, each time on a new thread, because waiting for a rank that
@@ -75,27 +63,33 @@ std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask
 /// A job that has ranks on other hosts.
 struct SpreadJob {
   RankSocket contact;      ///< A rank on this host that has answered.
-  std::vector<int> known;  ///< The ranks on this host, which have been asked.
+  std::vector<int> known;  ///< The ranks on this host, and those that have left or are lost.
+  int size = 0;
 };
 
 std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
                                    const std::vector<RankAnswer>& answers) {
   std::map<std::string, SpreadJob> jobs;
-  std::map<std::string, int> sizes;
   for (const RankAnswer& each : answers) {
     const RankReport& report = each.report;
     SpreadJob& job = jobs[report.job];
     job.known.push_back(report.rank);
     if (!report.trouble.empty()) continue;
-    sizes[report.job] = report.size;
+    job.size = report.size;
+    for (const PeerReport& peer : report.peers)
+      if (peer.state == "left" || peer.state == "lost") job.known.push_back(peer.rank);
     const auto socket = std::ranges::find_if(sockets, [&](const RankSocket& candidate) {
       return candidate.pid == report.pid && candidate.rank == report.rank;
     });
     if (socket != sockets.end()) job.contact = *socket;
   }
   std::vector<SpreadJob> spread;
-  for (auto& [name, job] : jobs)
-    if (std::cmp_less(job.known.size(), sizes[name])) spread.push_back(std::move(job));
+  for (auto& [name, job] : jobs) {
+    std::ranges::sort(job.known);
+    const auto repeated = std::ranges::unique(job.known);
+    job.known.erase(repeated.begin(), repeated.end());
+    if (std::cmp_less(job.known.size(), job.size)) spread.push_back(std::move(job));
+  }
   return spread;
 }
 
@@ -115,6 +109,30 @@ RankAnswer read_other(int rank, const std::string& text) {
   return unanswered(std::move(report));
 }
 
+/// Asks a rank on this host for the other ranks of its job. If that fails, each of them has the
+/// reason as its `trouble`.
+std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
+  const RankSocket& contact = job.contact;
+  const std::string who = fmt::format("rank {} (process {})", contact.rank, contact.pid);
+  std::vector<RankAnswer> others;
+  try {
+    others = read_others(ask(contact, node::kRequestOthers), who, job.known);
+    for (RankAnswer& each : others) each.report.job = each.raw["job"] = contact.job;
+  } catch (const RankGone&) {
+    // The job ends.
+  } catch (const Error& error) {
+    for (int rank = 0; rank < job.size; ++rank) {
+      if (std::ranges::binary_search(job.known, rank)) continue;
+      RankReport report;
+      report.job = contact.job;
+      report.rank = rank;
+      report.trouble = fmt::format("could not be asked: {}", error.what());
+      others.push_back(unanswered(std::move(report)));
+    }
+  }
+  return others;
+}
+
 }  // namespace
 
 std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
@@ -122,6 +140,8 @@ std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
   const json object = parse_json(text, who, "the statuses of other ranks");
   const Fields fields(object, who);
   fields.require_format("mccl others");
+  if (object.contains("trouble"))
+    throw InvalidArgument(fmt::format("{} cannot ask them: {}", who, fields.text("trouble")));
   std::vector<RankAnswer> others;
   for (json each : fields.list("ranks")) {
     const Fields other(each, who);
@@ -147,10 +167,7 @@ std::vector<RankAnswer> survey(std::optional<int> pid) {
   for (auto& each : ask_all<std::optional<RankAnswer>>(sockets, ask_rank))
     if (each) answers.push_back(*std::move(each));
   const std::vector<SpreadJob> spread = spread_jobs(sockets, answers);
-  const auto ask_contact = [](const SpreadJob& job) {
-    return ask_for_others(job.contact, job.known);
-  };
-  for (auto& others : ask_all<std::vector<RankAnswer>>(spread, ask_contact))
+  for (auto& others : ask_all<std::vector<RankAnswer>>(spread, ask_for_others))
     std::ranges::move(others, std::back_inserter(answers));
   return answers;
 }

@@ -279,7 +279,7 @@ class GroupState {
   std::string stuck_on(const Heartbeats* heart = nullptr) const;
   std::string member_text(GroupRank member, const Heartbeats* heart) const;
   const Call* first_call() const;
-  const Call* receive_from_any() const;
+  void end_receives_from_any();
   GroupRank last_gone();
   Operation* find_late(Clock::time_point now) const;
   GroupRank gone_of(const Call& message) const;

@@ -94,20 +94,14 @@ bool GroupState::fail_when_late(Clock::time_point now) {
   return true;
 }
 
-/// Returns a pending receive that matches a message of any member, or null.
-const Call* GroupState::receive_from_any() const {
-  for (const Operation& message : messages_.pending())
-    if (message.call.collective == Collective::recv && message.call.peer < 0) return &message.call;
-  return nullptr;
-}
-
 /// Fails the group if a collective, or a receive from any member, makes no progress after a member
 /// has died. A collective that still makes progress may complete with data that the dead member
 /// sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
   if (!dead_.valid()) return false;
   const Call* const first = first_call();
-  const Call* const call = first ? first : receive_from_any();
+  const Operation* const any = carrier_ ? nullptr : messages_.posted_for_any();
+  const Call* const call = first ? first : any ? &any->call : nullptr;
   if (!call) return false;
   const Clock::duration grace = fell_silent_ ? Clock::duration::zero() : kDeathGrace;
   if (now - std::max(lost_at_, collectives_moved_) < grace) return false;
@@ -139,9 +133,8 @@ bool GroupState::fail_without_the_gone() {
     return fail_without(member, call);
   }
   if (!carrier_) {
-    const Call* const call = receive_from_any();
-    const GroupRank gone = call ? last_gone() : GroupRank();
-    return gone.valid() && fail_without(gone, *call);
+    end_receives_from_any();
+    return false;
   }
   for (const Operation& message : carrier_->messages()) {
     const GroupRank member = gone_of(message.call);

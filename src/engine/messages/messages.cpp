@@ -209,6 +209,13 @@ void Messages::return_credit(GroupRank source, std::size_t cost) {
   peer.announcements.push_back(outgoing);
 }
 
+Operation* Messages::posted_for_any() {
+  if (posted_for_any_ == 0) return nullptr;
+  const auto found = std::ranges::find_if(
+      posted_, [](const auto& each) { return each.first.first < 0 && !each.second.empty(); });
+  return found == posted_.end() ? nullptr : found->second.front();
+}
+
 Operation* Messages::find_late(Clock::time_point now) {
   if (now < next_deadline_) return nullptr;
   Clock::time_point next = Clock::time_point::max();

@@ -126,6 +126,9 @@ class Messages {
 
   void watch(Sleep& sleep);
 
+  /// Returns a receive that matches a message of any source, and that no message has matched yet.
+  /// Null if there is none.
+  Operation* posted_for_any();
   /// Returns an operation whose deadline has passed, or null. Searches only if a deadline may have
   /// passed.
   Operation* find_late(Clock::time_point now);

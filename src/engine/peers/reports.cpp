@@ -36,6 +36,13 @@ std::map<WorldRank, std::string> Reports::take() {
   return texts;
 }
 
+void Reports::forget(WorldRank peer) {
+  const auto found = answers_.find(peer);
+  if (found == answers_.end() || found->second.is_complete) return;
+  answers_.erase(found);
+  if (--missing_ == 0) complete_.set_value();
+}
+
 void Reports::hear(WorldRank peer, const ControlMessage& message) {
   if (message.kind == ControlKind::describe) return send(peer, message.call.sequence);
   const auto found = answers_.find(peer);

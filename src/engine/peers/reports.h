@@ -38,6 +38,8 @@ class Reports {
   /// that has not answered is empty. The texts come from other processes and are not checked.
   std::map<WorldRank, std::string> take();
 
+  /// Called when a peer is lost or has left: its report is no longer awaited.
+  void forget(WorldRank peer);
   /// Handles a request for this rank's report, or a piece of a peer's report. Throws
   /// CorruptionError if the report of a peer is longer than kMostBytes.
   void hear(WorldRank peer, const ControlMessage& message);

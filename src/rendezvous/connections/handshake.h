@@ -39,7 +39,7 @@
 namespace mccl::rendezvous {
 
 /// Version of all messages between ranks, and of the memory that the ranks of a host share.
-inline constexpr std::uint16_t kProtocolVersion = 10;
+inline constexpr std::uint16_t kProtocolVersion = 11;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// The processes that a side without a job key accepts.

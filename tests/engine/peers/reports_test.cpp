@@ -78,6 +78,15 @@ TEST(Reports, ARankThatDoesNotAnswerHasAnEmptyReport) {
   EXPECT_EQ(scene.asking.take().at(kAsked), "");
 }
 
+TEST(Reports, ARankThatIsLostIsNoLongerAwaited) {
+  TwoRanks scene;
+  const std::future<void> complete = scene.asking.request();
+  scene.asking.forget(kAsked);
+  EXPECT_TRUE(is_ready(complete));
+  EXPECT_TRUE(scene.asking.take().empty());
+  scene.deliver();  // the report arrives too late
+}
+
 TEST(Reports, AnAnswerToAnEarlierRequestIsDropped) {
   TwoRanks scene;
   (void)scene.asking.request();
