@@ -138,8 +138,8 @@ std::string Engine::report() {
   return text_of(shown);
 }
 
-/// While the reports arrive, handles control messages now and then: a callback of the program may
-/// block the thread that would do so.
+/// While the reports arrive, also handles control messages, because a callback of the program may
+/// block the thread that usually does.
 std::string Engine::status_of_others_json() {
   const Clock::time_point deadline = Clock::now() + kForTheDriver + kForTheOthers;
   Json answer = {{"format", "mccl others"}, {"version", 1}, {"ranks", Json::array()}};
