@@ -3,6 +3,7 @@
 // cost of a lock or of a clock reading is measurable.
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "engine/driving/driver.h"
@@ -26,13 +27,26 @@ constexpr std::chrono::milliseconds kBesideCarrier{5};
 /// Longest time for which a caller's thread advances its call without a check of control messages
 /// and deadlines.
 constexpr std::chrono::milliseconds kLongestSpin{1};
+/// Attempts to take the progress lock, with a pause after each: a few microseconds. The progress
+/// thread holds the lock this long before it sleeps. If a call gave up at once, the progress thread
+/// would have to carry it out, and would again hold the lock when the next call begins.
+constexpr int kLockAttempts = 100;
+
+std::unique_lock<std::mutex> try_lock_soon(std::mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  for (int i = 1; !lock && i < kLockAttempts; ++i) {
+    pause_core();
+    (void)lock.try_lock();
+  }
+  return lock;
+}
 
 }  // namespace
 
 AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                            std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun) {
   if (abandoned_) return AtOnce::no;
-  const std::unique_lock lock(driver_.mutex(), std::try_to_lock);
+  const std::unique_lock lock = try_lock_soon(driver_.mutex());
   if (!lock) return AtOnce::no;
   if (task.call.collective == Collective::recv && task.call.peer >= 0)
     begun = group->received_from(GroupRank(task.call.peer));
@@ -53,7 +67,7 @@ AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
 
 AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
   if (abandoned_) return AtOnce::no;
-  const std::unique_lock lock(driver_.mutex(), std::try_to_lock);
+  const std::unique_lock lock = try_lock_soon(driver_.mutex());
   if (!lock) return AtOnce::no;
   try {
     const AtOnce result = try_at_once(*message->group, *message);
