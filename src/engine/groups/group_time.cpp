@@ -143,6 +143,21 @@ bool GroupState::fail_without_the_gone() {
   return false;
 }
 
+/// Ends the receives that match messages of any member, if no such message can arrive any more.
+void GroupState::end_receives_from_any() {
+  Operation* receive = messages_.posted_for_any();
+  const GroupRank gone = receive ? last_gone() : GroupRank();
+  if (!gone.valid()) return;
+  const Failure failure{FailureKind::peer,
+                        fmt::format("rank {} is gone: {}", gone, endings_[gone]->reason)};
+  for (; receive; receive = messages_.posted_for_any()) {
+    std::shared_ptr<Operation> ended = messages_.cancel(*receive);
+    if (!ended) return;
+    const std::exception_ptr error = error_of(failure, ended->call, membership_.rank, "failed");
+    finish(std::move(ended), error);
+  }
+}
+
 /// If all other members have destroyed the group and all their messages were received, returns one
 /// of these members. Otherwise returns an invalid rank.
 GroupRank GroupState::last_gone() {
