@@ -17,9 +17,11 @@ nvtxDomainHandle_t domain() {
 
 }  // namespace
 
-ProfilerRange::ProfilerRange(const engine::Request& request) noexcept
-    : is_shown_(domain() != nullptr) {
-  if (!is_shown_) return;
+bool ProfilerRange::begin(const engine::Request& request) noexcept {
+  if (domain() == nullptr) {
+    may_be_shown_.store(false, std::memory_order_relaxed);
+    return false;
+  }
   nvtxEventAttributes_t range = {};
   range.version = NVTX_VERSION;
   range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
@@ -28,11 +30,10 @@ ProfilerRange::ProfilerRange(const engine::Request& request) noexcept
   range.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
   range.payload.ullValue = std::max<std::uint64_t>(request.in.bytes(), request.out.bytes());
   nvtxDomainRangePushEx(domain(), &range);
+  return true;
 }
 
-ProfilerRange::~ProfilerRange() {
-  if (is_shown_) nvtxDomainRangePop(domain());
-}
+void ProfilerRange::end() noexcept { nvtxDomainRangePop(domain()); }
 
 }  // namespace mccl::native
 
@@ -40,8 +41,11 @@ ProfilerRange::~ProfilerRange() {
 
 namespace mccl::native {
 
-ProfilerRange::ProfilerRange(const engine::Request&) noexcept : is_shown_(false) {}
-ProfilerRange::~ProfilerRange() = default;
+bool ProfilerRange::begin(const engine::Request&) noexcept {
+  may_be_shown_.store(false, std::memory_order_relaxed);
+  return false;
+}
+void ProfilerRange::end() noexcept {}
 
 }  // namespace mccl::native
 
