@@ -49,8 +49,9 @@ std::shared_ptr<Context> join(int rank, const AddressTable& table, const Joined&
   options.size = static_cast<int>(table.size());
   options.config.backend = "native";
   options.config.transport = "tcp";
-  options.store = rendezvous::make_wired_store(wiring, rank, {.job_key = options.config.job_key},
-                                               std::chrono::seconds(60), {{.level = "WARN"}, nullptr});
+  options.store =
+      rendezvous::make_wired_store(wiring, rank, {.job_key = options.config.job_key},
+                                   std::chrono::seconds(60), {{.level = "WARN"}, nullptr});
   options.wiring = std::move(wiring);
   return Context::create(options);
 }

@@ -66,8 +66,8 @@ TEST(Cabling, ListsDisconnectedPartsLargestFirst) {
 TEST(Cabling, RefusesCablesThatJoinNoTwoRanks) {
   for (const auto& [a, b] : {std::pair(0, 0), std::pair(-1, 2), std::pair(1, 4)}) {
     const std::vector<Cable> cables = {{.a = a, .b = b}};
-    EXPECT_THAT([&] { Cabling(4, cables); },
-                ::testing::ThrowsMessage<InvalidArgument>(HasSubstr("two different ranks from 0 to 3")));
+    EXPECT_THAT([&] { Cabling(4, cables); }, ::testing::ThrowsMessage<InvalidArgument>(
+                                                 HasSubstr("two different ranks from 0 to 3")));
   }
 }
 

@@ -31,8 +31,7 @@ constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// True if the hostfile lists the port for another rank, too. That rank may be on this host, at
-/// another address.
+/// True if the hostfile lists the port for another rank, which may be on this host, too.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) != options.rank &&
@@ -284,8 +283,7 @@ void Wiring::agreed() {
 /// Repeats a cable as often as the hostfile lists its address with different ports, because some
 /// networks are faster with several connections.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Scopes differ at the two ends, so hosts are compared without them. Both ends then get the same
-  // count.
+  // Hosts are compared without scopes, which differ between the ends, so both get the same count.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(

@@ -151,8 +151,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
                                       who(), bytes.size(), wanted()));
   }
   append(input_, bytes);
-  // Compare the magic as its bytes arrive, so that noise is refused without waiting for a whole
-  // prefix.
+  // Compare the magic as its bytes arrive, so that noise is refused before a whole prefix arrives.
   if (expects_prefix()) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
@@ -223,8 +222,7 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret, given the name of the acceptor's key file. If the dialer has no
-/// suitable secret, refuses the handshake and returns false.
+/// Chooses the dialer's secret by the name of the acceptor's key file. Refuses if there is none.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {

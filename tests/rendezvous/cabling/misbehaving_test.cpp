@@ -228,7 +228,8 @@ TEST(ARankThatMisbehaves, FailsTheMeetingOnEveryRank) {
     options.size = kSize;
     options.config.transport = "tcp";
     options.config.job_key = kKey;
-    options.store = make_wired_store(wiring, rank, {.job_key = kKey}, 30s, {{.level = "OFF"}, nullptr});
+    options.store =
+        make_wired_store(wiring, rank, {.job_key = kKey}, 30s, {{.level = "OFF"}, nullptr});
     options.wiring = wiring;
     Context::create(options);
     ADD_FAILURE() << "rank " << rank << " has met the others";

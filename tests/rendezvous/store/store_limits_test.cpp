@@ -141,7 +141,8 @@ struct Limited {
     std::vector<transport::tcp::Listener> listeners;
     listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
     port = listeners.front().address().port();
-    server = serve_store(std::move(listeners), {.job_key = kJobKey}, {{.level = "OFF"}, nullptr}, limits);
+    server = serve_store(std::move(listeners), {.job_key = kJobKey}, {{.level = "OFF"}, nullptr},
+                         limits);
   }
   Socket client() const {
     std::string trouble;

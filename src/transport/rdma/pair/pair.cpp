@@ -89,8 +89,7 @@ void Pair::post_receive(std::uint32_t slot) {
   if (error != 0) blame_device("rejects a receive", error);
 }
 
-/// Ends the pair because its device failed; `does` is the failure in the message, such as "rejects
-/// a send".
+/// Ends the pair because its device failed. `does` says how, for the message: "rejects a send".
 void Pair::blame_device(const char* does, int error) {
   end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
