@@ -51,8 +51,7 @@ struct mccl_work : mccl::c_api::Handle<mccl::c_api::HandleKind::work, mccl::Work
   /// The groups of the call, kept alive by the handle. Destroying a group ends its calls, and a
   /// garbage-collected language may destroy a group before the handles of its calls.
   std::vector<std::shared_ptr<mccl::Group>> groups;
-  /// For a call in a batch, becomes true when mccl_end_coalescing() starts the call. Null for any
-  /// other call.
+  /// Becomes true when mccl_end_coalescing() starts the call. Null for a call outside a batch.
   std::shared_ptr<const std::atomic<bool>> started;
 };
 

@@ -223,7 +223,6 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::string_view state_of(WorldRank peer) const;  // under the progress lock
 
   // Defined in engine_status.cpp:
-  class Way;
   nlohmann::ordered_json identity() const;
   nlohmann::ordered_json status();  // under the progress lock
   std::string report();             // under the progress lock

@@ -1,6 +1,5 @@
 // The part of Engine that serves its metrics to Prometheus.
 #include <algorithm>
-#include <memory>
 
 #include "engine/engine.h"
 
@@ -21,9 +20,8 @@ std::optional<RankFigures> Engine::figures() {
     figures.algorithms.push_back(recorder_->algorithm_at(i));
   for (const std::string_view state : {"connected", "silent", "left", "lost"})
     figures.peers[state] = 0;
-  if (!driver_.try_make_way(Clock::now() + kForTheDriver)) return std::nullopt;
-  const auto go_on = [](Driver* driver) { driver->go_on(); };
-  const std::unique_ptr<Driver, decltype(go_on)> way(&driver_, go_on);
+  const WayGuard way(driver_, Clock::now() + kForTheDriver);
+  if (!way) return std::nullopt;
   figures.calls = completions_.ended_calls();
   figures.links = links_.bytes();
   for (WorldRank peer(0); peer.number() < size(); ++peer)

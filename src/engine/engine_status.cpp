@@ -98,25 +98,8 @@ Json Engine::status() {
   return status;
 }
 
-/// Lets the driving thread go on when it is destroyed.
-class Engine::Way {
- public:
-  Way(Driver& driver, Clock::time_point deadline)
-      : driver_(driver.try_make_way(deadline) ? &driver : nullptr) {}
-  ~Way() {
-    if (driver_) driver_->go_on();
-  }
-  Way(const Way&) = delete;
-  Way& operator=(const Way&) = delete;
-  /// True if this thread holds the progress lock.
-  explicit operator bool() const { return driver_ != nullptr; }
-
- private:
-  Driver* const driver_;
-};
-
 std::string Engine::status_json() {
-  const Way way(driver_, Clock::now() + kForTheDriver);
+  const WayGuard way(driver_, Clock::now() + kForTheDriver);
   return text_of(way ? status() : identity());
 }
 
@@ -144,14 +127,14 @@ std::string Engine::status_of_others_json() {
   const Clock::time_point deadline = Clock::now() + kForTheDriver + kForTheOthers;
   Json answer = {{"format", "mccl others"}, {"version", 1}, {"ranks", Json::array()}};
   std::future<void> complete;
-  if (const Way way(driver_, Clock::now() + kForTheDriver); way) complete = reports_.request();
+  if (const WayGuard way(driver_, Clock::now() + kForTheDriver); way) complete = reports_.request();
   while (complete.valid() &&
          complete.wait_for(kBetweenLooksForReports) != std::future_status::ready &&
          Clock::now() < deadline) {
-    if (const Way way(driver_, Clock::now() + kBetweenLooksForReports); way)
+    if (const WayGuard way(driver_, Clock::now() + kBetweenLooksForReports); way)
       look_beside_safely(Clock::now());
   }
-  const Way way(driver_, deadline + kBetweenLooksForReports);
+  const WayGuard way(driver_, deadline + kBetweenLooksForReports);
   if (!complete.valid() || !way) {
     answer["trouble"] = "its calls hold the lock that the request needs";
     return text_of(answer);

@@ -69,7 +69,7 @@ class MetalDriver {
 /// Returns the current driver. Throws InvalidArgument with a one-sentence reason if there is none.
 std::shared_ptr<MetalDriver> driver();
 
-/// For tests: replaces the driver. Null restores the system's driver.
+/// Replaces the driver, in tests only. Null restores the system's driver.
 MCCL_API void replace_driver(std::shared_ptr<MetalDriver> other);
 
 /// Opens the system's Metal. Throws like driver().

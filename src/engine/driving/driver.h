@@ -140,4 +140,21 @@ class Driver {
   bool caller_drives_ = false;  // guarded by mutex_
 };
 
+/// Holds the progress lock from its construction to its end, if try_make_way() has given way.
+class WayGuard {
+ public:
+  WayGuard(Driver& driver, Clock::time_point deadline)
+      : driver_(driver.try_make_way(deadline) ? &driver : nullptr) {}
+  ~WayGuard() {
+    if (driver_) driver_->go_on();
+  }
+  WayGuard(const WayGuard&) = delete;
+  WayGuard& operator=(const WayGuard&) = delete;
+  /// True if this thread holds the progress lock.
+  explicit operator bool() const { return driver_ != nullptr; }
+
+ private:
+  Driver* const driver_;
+};
+
 }  // namespace mccl::engine
