@@ -20,33 +20,23 @@ constexpr int kEagerLooks = 128;
 /// share cores.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
-/// Interval between checks of control messages and links while a carrier's calls complete on their
-/// callers' threads. A check takes as long as many such calls. Calls that do not complete on their
-/// callers' threads are left to the driver, which checks more often.
-constexpr std::chrono::milliseconds kBesideCarrier{5};
+/// Interval between checks of control messages and links while calls complete on their callers'
+/// threads. A check takes as long as many such calls. Calls that do not complete on their callers'
+/// threads are left to the driver, which checks more often.
+constexpr std::chrono::milliseconds kBetweenLooksAtOnce{5};
 /// Longest time for which a caller's thread advances its call without a check of control messages
 /// and deadlines.
 constexpr std::chrono::milliseconds kLongestSpin{1};
-/// Attempts to take the progress lock, with a pause after each: a few microseconds. The progress
-/// thread holds the lock this long before it sleeps. If a call gave up at once, the progress thread
-/// would have to carry it out, and would again hold the lock when the next call begins.
-constexpr int kLockAttempts = 100;
-
-std::unique_lock<std::mutex> try_lock_soon(std::mutex& mutex) {
-  std::unique_lock lock(mutex, std::try_to_lock);
-  for (int i = 1; !lock && i < kLockAttempts; ++i) {
-    pause_core();
-    (void)lock.try_lock();
-  }
-  return lock;
-}
+/// Longest wait for the progress lock before a send is handed to the progress thread. The sender
+/// need not wait for the message, so a longer wait would only delay it.
+constexpr std::chrono::microseconds kSendersLockWait{5};
 
 }  // namespace
 
 AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                            std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun) {
   if (abandoned_) return AtOnce::no;
-  const std::unique_lock lock = try_lock_soon(driver_.mutex());
+  const std::unique_lock lock = lock_for(task.call);
   if (!lock) return AtOnce::no;
   if (task.call.collective == Collective::recv && task.call.peer >= 0)
     begun = group->received_from(GroupRank(task.call.peer));
@@ -67,7 +57,7 @@ AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
 
 AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
   if (abandoned_) return AtOnce::no;
-  const std::unique_lock lock = try_lock_soon(driver_.mutex());
+  const std::unique_lock lock = lock_for(message->call);
   if (!lock) return AtOnce::no;
   try {
     const AtOnce result = try_at_once(*message->group, *message);
@@ -80,6 +70,13 @@ AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
   }
 }
 
+/// Acquires the progress lock for a call that its caller's thread is to run. Returns without the
+/// lock if another thread does not release it soon. That thread then runs the call.
+std::unique_lock<std::mutex> Engine::lock_for(const Call& call) {
+  return driver_.lock_for_caller(call.collective == Collective::send ? kSendersLockWait
+                                                                     : driver_.spin());
+}
+
 /// Called with the progress lock held. Advances the call for at most the time that a driver spins
 /// before it sleeps.
 AtOnce Engine::try_at_once(GroupState& group, Task& task) {
@@ -89,10 +86,11 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   const bool is_small =
       std::max(task.in.bytes(), task.out.bytes()) < Completions::kTimedMessageBytes;
   const std::int64_t cycles = is_small && !is_collective(task.call) ? 0 : cycle_count();
-  const Clock::time_point now = completions_.begin_at_once();
+  const Clock::time_point now = Completions::begin_at_once(
+      is_collective(task.call) ? group.sequence() : completions_.ended_at_once());
   task.traffic.timed = now != Clock::time_point();
-  const bool is_due = task.traffic.timed &&
-                      (!group.is_carried() || now >= next_look_ - between_looks_ + kBesideCarrier);
+  const bool is_due =
+      task.traffic.timed && now >= next_look_ - between_looks_ + kBetweenLooksAtOnce;
   if (is_due && (!look_beside_safely(now) || must_wait() || !group.may_run_at_once(task)))
     return AtOnce::no;
   AtOnce result = AtOnce::no;

@@ -13,6 +13,13 @@ namespace {
 /// Interval at which the deadlines of calls are checked.
 constexpr std::chrono::milliseconds kWatch{10};
 
+/// The first multiple of `interval` after `now`. The ranks of a host read the same clock, so they
+/// check in the same call. If each rank checked at a time of its own, each check would delay another
+/// call of all ranks.
+Clock::time_point next_multiple(Clock::time_point now, Clock::duration interval) {
+  return now + interval - now.time_since_epoch() % interval;
+}
+
 }  // namespace
 
 /// Body of the progress thread. The thread owns a reference to the engine while it drives, so a
@@ -90,7 +97,7 @@ void Engine::look_beside(Clock::time_point now) {
 /// Handles control messages and new links. Peers that a transport has found unreachable are handled
 /// first. Links that end as a result are thus attributed to the loss of the peer.
 void Engine::hear_and_connect(Clock::time_point now) {
-  next_look_ = now + between_looks_;
+  next_look_ = next_multiple(now, between_looks_);
   for (const auto& [peer, reason] : links_.take_lost()) {
     if (!peers_.connected(peer)) continue;
     peers_.give_up(peer, reason);
@@ -146,7 +153,7 @@ void Engine::lose(WorldRank peer, const std::string& reason, transport::Loss los
 }
 
 void Engine::keep_time(Clock::time_point now) {
-  next_watch_ = now + kWatch;
+  next_watch_ = next_multiple(now, kWatch);
   if (size() > 1 && now >= heart_.next_beat()) {
     hear_and_connect(now);  // a peer whose messages have arrived must not count as silent
     beat(now);
@@ -212,7 +219,7 @@ void Engine::prepare(Sleep& sleep) {
 /// control connection has become ready.
 void Engine::has_slept(bool beside, Clock::time_point now) {
   const bool look = beside || unheard_ || now >= links_due_;
-  next_look_ = look ? Clock::time_point() : now + between_looks_;
+  next_look_ = look ? Clock::time_point() : next_multiple(now, between_looks_);
 }
 
 }  // namespace mccl::engine

@@ -45,10 +45,6 @@ void Completions::finish(std::shared_ptr<Operation> operation, std::exception_pt
   if (!operation->callbacks.empty()) with_callbacks_.push_back(std::move(operation));
 }
 
-Clock::time_point Completions::begin_at_once() {
-  return at_once_ % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
-}
-
 void Completions::end_at_once(const Task& task, Clock::time_point begun, Cycles cycles) {
   ++at_once_;
   if (!counts()) return;

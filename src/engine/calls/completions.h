@@ -101,9 +101,15 @@ class Completions {
   /// later runs the call's callbacks.
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
-  /// Called when a call begins that runs on its caller's thread. Returns the current time, or a
-  /// default time_point if the metrics do not time the call.
-  Clock::time_point begin_at_once();
+  /// Called when a call begins that runs on its caller's thread. `number` is the number of earlier
+  /// collectives of the group, or of earlier messages of this kind; the ranks of a group therefore
+  /// time the same collectives. Returns the current time, or a default time_point if the metrics do
+  /// not time the call.
+  static Clock::time_point begin_at_once(std::uint64_t number) {
+    return number % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
+  }
+  /// Number of calls that ended on their caller's thread.
+  std::uint32_t ended_at_once() const { return at_once_; }
   /// Values of cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
     std::int64_t begun = 0;

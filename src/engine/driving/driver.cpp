@@ -10,6 +10,8 @@ namespace {
 /// that a rank that it waits for can run on this core.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
+/// Attempts to take the progress lock between two readings of the clock.
+constexpr int kTriesBetweenClocks = 64;
 /// Time between two attempts to take the lock from the driving thread.
 constexpr std::chrono::microseconds kBetweenTries{100};
 
@@ -39,9 +41,22 @@ bool Sleep::beside_data() const {
   return std::any_of(begin, end, [](const pollfd& descriptor) { return descriptor.revents != 0; });
 }
 
+std::unique_lock<std::mutex> Driver::lock_for_caller(std::chrono::microseconds longest) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock || caller_drives()) return lock;
+  ++callers_waiting_;
+  const Clock::time_point until = Clock::now() + longest;
+  for (int tries = 1; !lock.try_lock(); ++tries) {
+    if (caller_drives() || (tries % kTriesBetweenClocks == 0 && Clock::now() >= until)) break;
+    !crowded_&& tries < kTriesBetweenClocks ? pause_core() : std::this_thread::yield();
+  }
+  --callers_waiting_;
+  return lock;
+}
+
 void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
   while (!work.done() && Clock::now() < deadline) {
-    std::unique_lock lock(mutex_, std::try_to_lock);
+    std::unique_lock lock = lock_for_caller(spin_);
     if (!lock) {
       // Wakes the driver, which may be about to sleep without having seen this call.
       wake();
@@ -61,14 +76,17 @@ void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
   driven_.disarm();  // this thread polls now, so neighbours need not wake the driver
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
-    caller_drives_ = work != nullptr;
+    caller_drives_.store(work != nullptr, std::memory_order_relaxed);
     const bool moved = driven_.pass();
     if (driven_.callbacks_wait() && !driven_.run_callbacks(lock)) return;
     if (work ? work->done() : !driven_.has_calls()) return;
     const Clock::time_point now = Clock::now();
     if (now >= deadline || forking_.load(std::memory_order_relaxed) > 0) return;
+    const bool gives_way = !work && callers_waiting_.load(std::memory_order_relaxed) > 0;
     if (moved) {
       idle_since = now;
+    } else if (gives_way) {
+      return;
     } else if (now - idle_since < spin_) {
       !crowded_&& now - idle_since < kPause ? pause_core() : std::this_thread::yield();
     } else if (!work) {

@@ -83,6 +83,10 @@ class Driver {
   /// The progress lock.
   std::mutex& mutex() { return mutex_; }
 
+  /// Acquires the progress lock for a thread that makes or awaits a call. While the progress thread
+  /// holds the lock, waits for at most `longest`, and makes the progress thread give way as soon as
+  /// no call makes progress. Returns without the lock after that time, or if another caller drives.
+  std::unique_lock<std::mutex> lock_for_caller(std::chrono::microseconds longest);
   /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
   /// sleeps instead.
   void help(detail::WorkState& work, Clock::time_point deadline);
@@ -105,8 +109,8 @@ class Driver {
   bool stopping() const { return stopping_; }
 
   std::chrono::microseconds spin() const { return spin_; }
-  /// True if the driving thread is a caller that waits for its call. Called with the lock held.
-  bool caller_drives() const { return caller_drives_; }
+  /// True if the thread that drives, or that drove last, is a caller that waits for its call.
+  bool caller_drives() const { return caller_drives_.load(std::memory_order_relaxed); }
   /// Makes waiting threads yield their core. Called before the first call is driven, if some ranks
   /// of this machine share a core.
   void share_cores() { crowded_ = true; }
@@ -135,9 +139,11 @@ class Driver {
   std::atomic<bool> stopping_{false};
   /// Number of threads between a call of make_way() or try_make_way() and the end of go_on().
   std::atomic<int> forking_{0};
+  /// Number of threads in lock_for_caller() for which the progress thread stops spinning.
+  std::atomic<int> callers_waiting_{0};
   WakePipe wake_pipe_;
-  Sleep sleep_;                 // guarded by mutex_
-  bool caller_drives_ = false;  // guarded by mutex_
+  Sleep sleep_;                             // guarded by mutex_
+  std::atomic<bool> caller_drives_{false};  // written with mutex_ held
 };
 
 /// Holds the progress lock from its construction to its end, if try_make_way() has given way.

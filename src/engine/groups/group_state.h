@@ -109,6 +109,8 @@ class GroupState {
   void watch_failure(std::function<void(const Failure&)> on_failure);
   bool failure_is_watched() const;
   /// Assigns and returns the sequence number of the next collective.
+  /// Number of collectives submitted so far.
+  std::uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
   bool listed = false;  ///< True if Groups lists this group among the groups with calls.

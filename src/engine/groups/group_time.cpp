@@ -346,7 +346,7 @@ void GroupState::release_idle(Clock::time_point now) {
     const Call& last = history_.last();
     if (last.sequence > compared_) compare_with_next(last);
   }
-  const std::uint64_t calls = sequence_.load(std::memory_order_relaxed);
+  const std::uint64_t calls = sequence();
   if (!idle() || std::exchange(calls_when_idle_, calls) != calls) idle_since_ = now;
   if (idle_since_ == now || now - idle_since_ < kIdleAfter) return;
   release_plans();
