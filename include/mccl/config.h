@@ -102,7 +102,7 @@ struct MCCL_API Config {
   int metrics_port = 0;
   /// IP address at which metrics_port listens
   std::string metrics_addr = "127.0.0.1";
-  int spin_us = 50;                ///< Microseconds to poll for data before sleeping
+  int spin_us = 200;               ///< Microseconds for which a caller polls before it sleeps
   bool calibrate = true;           ///< Measure links and memory when a job starts
   double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured

@@ -280,7 +280,8 @@ constexpr SettingRow kRows[] = {
     {"spin_us",
      &Config::spin_us,
      "0 to 1000000 microseconds",
-     "Microseconds to poll for data before sleeping",
+     "Microseconds for which a caller that waits polls for data before it sleeps. The progress "
+     "thread, and ranks that share cores, poll a quarter of this time",
      {.maximum = 1e6}},
     {"calibrate",
      &Config::calibrate,

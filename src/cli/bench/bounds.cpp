@@ -80,7 +80,7 @@ constexpr int kPings = 250;  ///< Number of round trips in one batch.
 constexpr int kBatches = 9;
 constexpr int kPatienceMs = 30'000;
 /// Time to poll before sleeping, in seconds: the default of Config::spin_us.
-constexpr double kSpin = 50e-6;
+constexpr double kSpin = 200e-6;
 
 [[noreturn]] void fail(const std::string& what) {
   throw PeerError(fmt::format(

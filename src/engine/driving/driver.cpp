@@ -56,7 +56,7 @@ std::unique_lock<std::mutex> Driver::lock_for_caller(std::chrono::microseconds l
 
 void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
   while (!work.done() && Clock::now() < deadline) {
-    std::unique_lock lock = lock_for_caller(spin_);
+    std::unique_lock lock = lock_for_caller(spin());
     if (!lock) {
       // Wakes the driver, which may be about to sleep without having seen this call.
       wake();
@@ -74,6 +74,7 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
 void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
                    Clock::time_point deadline) {
   driven_.disarm();  // this thread polls now, so neighbours need not wake the driver
+  const std::chrono::microseconds longest_spin = work ? spin() : spin_ / kBrief;
   Clock::time_point idle_since = Clock::now();
   while (!stopping_) {
     caller_drives_.store(work != nullptr, std::memory_order_relaxed);
@@ -87,7 +88,7 @@ void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
       idle_since = now;
     } else if (gives_way) {
       return;
-    } else if (now - idle_since < spin_) {
+    } else if (now - idle_since < longest_spin) {
       !crowded_&& now - idle_since < kPause ? pause_core() : std::this_thread::yield();
     } else if (!work) {
       return;
