@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <spdlog/logger.h>
-#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
@@ -10,12 +9,9 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <utility>
 
-#include "base/rank_path.h"
+#include "base/log_file.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 
@@ -40,45 +36,6 @@ constexpr std::array<LevelName, 7> kLevels = {{
 }};
 
 const LevelName& entry_of(LogLevel level) { return kLevels[static_cast<std::size_t>(level)]; }
-
-/// Number of full log files that are kept beside the current one.
-constexpr std::size_t kFullFiles = 3;
-
-/// The log files that this process has open. Only one object may write to a file that is renamed
-/// when it is full. Thread-safe.
-class LogFiles {
- public:
-  /// Throws spdlog::spdlog_ex. `limit`: size in bytes at which a new file begins.
-  spdlog::sink_ptr open(const std::string& path, std::size_t limit) {
-    const std::lock_guard lock(mutex_);
-    std::weak_ptr<spdlog::sinks::sink>& entry = files_[path];
-    spdlog::sink_ptr file = entry.lock();
-    if (!file)
-      entry = file =
-          std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, limit, kFullFiles);
-    return file;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<spdlog::sinks::sink>> files_;  // guarded by mutex_
-};
-
-LogFiles& log_files() {
-  static LogFiles files;
-  return files;
-}
-
-/// Constructs the logger directly. spdlog's factories would register its name, which must be unique
-/// in the process, but several contexts may have the same rank.
-std::shared_ptr<spdlog::logger> make_logger(int rank, spdlog::sink_ptr sink) {
-  auto logger = std::make_shared<spdlog::logger>(
-      rank < 0 ? "mccl" : fmt::format("mccl rank {}", rank), std::move(sink));
-  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
-  logger->set_level(spdlog::level::trace);  // Log::enabled() has already checked the level
-  logger->flush_on(spdlog::level::trace);   // a process that is killed must not lose lines
-  return logger;
-}
 
 std::string json_line(std::string_view level, int rank, const std::string& group,
                       std::string_view message) {
@@ -118,16 +75,15 @@ Log::Log(int rank, LogLevel level)
 
 Log::Log(int rank, const LogOptions& options) : Log(rank, log_level_of(options.level)) {
   is_json_ = options.format == "json";
+  if (is_json_) logger_->set_pattern(kJsonPattern);
   if (!options.file.empty() && log_level_of(options.level) != LogLevel::off) {
-    const std::string path = path_of_rank(options.file, std::max(0, rank), host_name(), ".log");
     try {
-      logger_ = make_logger(rank, log_files().open(path, options.file_bytes));
+      file_ = std::make_shared<const LogFile>(rank, options);
       level_ = log_level_of(options.level);
-    } catch (const spdlog::spdlog_ex& error) {
-      warn("cannot log to the file {}: {}; standard error is used", path, error.what());
+    } catch (const Error& error) {
+      warn("{}; standard error is used", error.what());
     }
   }
-  if (is_json_) logger_->set_pattern("%v");
 }
 
 Log Log::about(std::string_view group) const {
@@ -149,17 +105,18 @@ void Log::write_formatted(LogLevel level, fmt::string_view format,
 void Log::write(LogLevel level, std::string_view text) const noexcept try {
   if (level == LogLevel::off || !enabled(level)) return;
   const LevelName& entry = entry_of(level);
+  spdlog::logger& logger = file_ ? file_->logger() : *logger_;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     if (is_json_) {
-      logger_->log(entry.sink_level, json_line(entry.name, rank_, group_, line));
+      logger.log(entry.sink_level, json_line(entry.name, rank_, group_, line));
     } else {
-      logger_->log(entry.sink_level, "{:<5} [{}] {}", entry.name, logger_->name(), line);
+      logger.log(entry.sink_level, "{:<5} [{}] {}", entry.name, logger.name(), line);
     }
     text.remove_prefix(std::min(text.size(), line.size() + 1));
   }
 } catch (const std::exception&) {
-  // Drops the line, because there is no memory for it.
+  // Drops the line: there is no memory for it, or the child of a fork cannot open its file.
 }
 
 }  // namespace mccl

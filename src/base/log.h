@@ -15,14 +15,17 @@ class logger;
 
 namespace mccl {
 
+class LogFile;
+
 enum class LogLevel { trace, debug, info, warn, error, fatal, off };
 
 /// Throws InvalidArgument for an unknown name.
 LogLevel log_level_of(std::string_view name);
 
 /// Cheap to copy. Thread-safe. Two contexts of one process log independently, except that they
-/// share a file of the same name. Writing never throws: a line for which there is no memory, or no
-/// space on the disk, is dropped. All lines to standard error are dropped if the log was made while
+/// share a file of the same name. In a child of a fork, a copy of a log with a file writes to a
+/// file of the child's own. Writing never throws: a line for which there is no memory, or no space
+/// on the disk, is dropped. All lines to standard error are dropped if the log was made while
 /// standard error was closed.
 class Log {
  public:
@@ -68,7 +71,8 @@ class Log {
   bool is_json_ = false;
   int rank_;  ///< Negative if the rank is unknown.
   std::string group_ = {};
-  std::shared_ptr<spdlog::logger> logger_;
+  std::shared_ptr<spdlog::logger> logger_;  ///< Writes to standard error; unused with a file.
+  std::shared_ptr<const LogFile> file_;     ///< Empty: standard error.
 };
 
 }  // namespace mccl

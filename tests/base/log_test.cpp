@@ -1,6 +1,9 @@
 #include "base/log.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -17,6 +20,7 @@
 namespace mccl {
 namespace {
 
+using testing::contents_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -67,12 +71,6 @@ TEST(Log, OmitsTheRankIfThereIsNone) {
   EXPECT_THAT(stderr_of([] { Log(-1, LogLevel::info).info("x"); }), HasSubstr("[mccl] x"));
 }
 
-std::string contents_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 TEST(Log, LinesInJsonHaveTimeLevelRankGroupAndMessage) {
   const std::string text = stderr_of([] {
     const Log log(3, {.level = "INFO", .format = "json"});
@@ -117,6 +115,58 @@ TEST(Log, AFullFileIsRenamedAndFourFilesRemain) {
     EXPECT_LE(std::filesystem::file_size(folder.path() + name), 4096U) << name;
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/0.4"));
   EXPECT_THAT(contents_of(folder.path() + "/0"), HasSubstr("line 499\n"));
+}
+
+/// Runs `child` in a child of a fork, and returns the child's process once it has ended.
+template <typename Child>
+pid_t forked(Child&& child) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    child();
+    ::_exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  EXPECT_EQ(status, 0);
+  return process;
+}
+
+TEST(Log, AChildOfAForkWritesToAFileOfItsOwn) {
+  for (const char* setting : {"/%p-%r", "/%r"}) {
+    const testing::Folder folder;
+    const LogOptions options{
+        .level = "INFO", .file = folder.path() + setting, .file_bytes = std::size_t{4} << 10};
+    const Log log(0, options);
+    log.info("parent");
+    const pid_t child = forked([&] {
+      const Log same(0, options);  // the logs of the child share its file
+      for (int i = 0; i < 100; ++i) (i % 2 == 0 ? log : same).info("child {}", i);
+      Log(1, options).info("rank 1");
+    });
+    log.info("parent again");
+    const bool has_process = std::string(setting).find("%p") != std::string::npos;
+    const auto path = [&](pid_t process, int rank) {
+      return fmt::format("{}/{}{}", folder.path(), has_process ? fmt::format("{}-", process) : "",
+                         rank);
+    };
+    const std::string of_parent = path(::getpid(), 0);
+    const std::string of_child =
+        has_process ? path(child, 0) : fmt::format("{}.{}", of_parent, child);
+    EXPECT_THAT(contents_of(of_parent), ::testing::MatchesRegex(".*\\] parent\n.*parent again\n"));
+    EXPECT_THAT(contents_of(of_child), HasSubstr("child 99\n"));
+    EXPECT_THAT(contents_of(of_child), ::testing::Not(HasSubstr("parent")));
+    EXPECT_THAT(contents_of(path(child, 1)), HasSubstr("rank 1\n"));
+    EXPECT_FALSE(std::filesystem::exists(of_parent + ".1"));
+  }
+}
+
+TEST(Log, AChildOfAForkThatCannotOpenItsFileDropsItsLines) {
+  const testing::Folder folder;
+  const Log log(0, {.level = "INFO", .file = folder.path() + "/logs/%r"});
+  std::filesystem::remove_all(folder.path() + "/logs");
+  std::ofstream(folder.path() + "/logs") << "no folder";
+  forked([&] { log.info("dropped"); });
+  EXPECT_EQ(contents_of(folder.path() + "/logs"), "no folder");
 }
 
 TEST(Log, FallsBackToStandardErrorIfTheFileCannotBeOpened) {

@@ -1,10 +1,12 @@
-// A folder for the files of one test.
+// A folder for the files of one test, and the contents of files.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 namespace mccl::testing {
@@ -28,5 +30,11 @@ class Folder {
  private:
   std::string path_;
 };
+
+/// Returns the contents of a file; empty if it cannot be read.
+inline std::string contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 }  // namespace mccl::testing

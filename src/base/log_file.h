@@ -1,0 +1,49 @@
+// The log file of a rank.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "mccl/config.h"
+
+namespace spdlog {
+class logger;
+namespace sinks {
+class sink;
+}
+}  // namespace spdlog
+
+namespace mccl {
+
+/// Pattern of a logger for lines in JSON, which contain the time themselves.
+inline constexpr const char* kJsonPattern = "%v";
+
+/// Returns a logger for lines of text. `rank` is negative if it is unknown.
+std::shared_ptr<spdlog::logger> make_logger(int rank, std::shared_ptr<spdlog::sinks::sink> sink);
+
+/// A file to which only one process writes, because a process renames a full file. Objects of one
+/// process share a file of the same name. In a child of a fork, a copy of this object writes to a
+/// file of the child's own. Thread-safe.
+class LogFile {
+ public:
+  /// Throws Error if the file cannot be opened.
+  LogFile(int rank, const LogOptions& options);
+  ~LogFile();
+  LogFile(const LogFile&) = delete;
+  LogFile& operator=(const LogFile&) = delete;
+
+  /// Returns the logger of this process. Its first call in a child of a fork opens the child's
+  /// file, and throws Error if it cannot.
+  spdlog::logger& logger() const;
+
+ private:
+  struct Opened;
+
+  std::unique_ptr<Opened> open() const;
+
+  const int rank_;
+  const LogOptions options_;
+  mutable std::atomic<Opened*> opened_;  ///< The last of a list; owned.
+};
+
+}  // namespace mccl
