@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/no_signal.h"
 #include "base/rank_path.h"
+#include "base/replace_file.h"
 #include "base/thread.h"
 #include "engine/calls/membership.h"
 #include "engine/record_signal.h"
@@ -46,22 +47,6 @@ void send_all(int socket, std::string_view text) {
     ::poll(&ready, 1, milliseconds_until(deadline));
     if (Clock::now() >= deadline) throw Error("the process does not read the answer");
   }
-}
-
-/// Writes the file atomically. Throws Error.
-void write_whole(const std::string& path, std::string_view text) {
-  std::string temporary = path + ".XXXXXX";
-  const Descriptor file(::mkstemp(temporary.data()));
-  bool good = static_cast<bool>(file);
-  for (std::string_view rest = text; good && !rest.empty();) {
-    const ssize_t n = ::write(file.get(), rest.data(), rest.size());
-    good = n > 0 || errno == EINTR;
-    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
-  }
-  if (good && ::rename(temporary.c_str(), path.c_str()) == 0) return;
-  const int error = errno;
-  if (file) ::unlink(temporary.c_str());
-  throw Error(std::strerror(error));
 }
 
 }  // namespace
@@ -175,10 +160,10 @@ void StatusServer::write_file(std::string_view reason) {
     const std::string path =
         path_of_rank(setting_, recorder_.origin().rank, recorder_.origin().host, ".json");
     try {
-      write_whole(path, recorder_.to_json(reason));
+      replace_file(path, recorder_.to_json(reason), S_IRUSR | S_IWUSR);
       log_.warn("the flight record is in {}", path);
     } catch (const Error& error) {
-      log_.warn("cannot write the flight record to {}: {}", path, error.what());
+      log_.warn("flight record: {}", error.what());
     }
   } catch (const std::exception&) {
     // There is no memory for the record.

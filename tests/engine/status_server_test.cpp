@@ -8,9 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "support/folder.h"
@@ -18,16 +16,11 @@
 namespace mccl::engine {
 namespace {
 
+using testing::contents_of;
 using testing::Folder;
 using Json = nlohmann::json;
 
 const FlightOrigin kOrigin{.job = "j", .host = "desk", .rank = 3, .size = 4};
-
-std::string contents_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 /// Returns the path of the status socket that this process serves as rank 3; empty if there is
 /// none.

@@ -1,6 +1,5 @@
 #include "cli/kit/file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +13,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/descriptor.h"
+#include "base/replace_file.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 
@@ -22,30 +21,6 @@ namespace mccl::cli {
 namespace {
 
 constexpr std::size_t kLargest = std::size_t{64} << 20;
-
-[[noreturn]] void refuse(const std::string& path) {
-  throw Error(
-      fmt::format("cannot write {}: {}; check the free space and the permissions of its folder",
-                  printable(path), std::strerror(errno)));
-}
-
-void write_all(int file, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(file, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) refuse(path);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
-/// Creates a file with a unique name in the folder of `path`, with the permissions `mode`. Sets
-/// `path` to the name of that file.
-Descriptor open_beside(std::string& path, mode_t mode) {
-  path += ".XXXXXX";
-  Descriptor file(::mkstemp(path.data()));
-  if (file.get() >= 0) ::fchmod(file.get(), mode);
-  return file;
-}
 
 /// Makes a backup, as a hard link if possible. The old file also stays at `path` until the new one
 /// replaces it.
@@ -104,29 +79,15 @@ void write_file(const std::string& path, const std::string& text) {
 void write_keeping_old(const std::string& path, const std::string& text) {
   struct stat about = {};
   const bool there = ::stat(path.c_str(), &about) == 0;
-  if (there && !S_ISREG(about.st_mode)) {
-    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (file.get() < 0) refuse(path);
-    write_all(file.get(), text, path);
-    return;
-  }
+  if (there && !S_ISREG(about.st_mode)) return write_file(path, text);
   // If `path` is a link, its target is replaced, and not the link.
   std::error_code unknown;
   const std::string real = there ? std::filesystem::canonical(path, unknown).string() : path;
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  std::string beside = real;
-  const Descriptor file = open_beside(beside, there ? about.st_mode & 07777 : 0666 & ~mask);
-  if (file.get() < 0) refuse(path);
-  try {
-    write_all(file.get(), text, path);
-    if (::fsync(file.get()) != 0) refuse(path);
+  replace_file(real, text, there ? about.st_mode & 07777 : 0666 & ~mask, [&] {
     if (there && contents_of(real) != text) keep_old(real);
-    if (::rename(beside.c_str(), real.c_str()) != 0) refuse(path);
-  } catch (const Error&) {
-    ::unlink(beside.c_str());
-    throw;
-  }
+  });
 }
 
 std::string make_temporary_folder(const std::string& name) {
