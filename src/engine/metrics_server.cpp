@@ -17,8 +17,6 @@ using transport::tcp::Address;
 using transport::tcp::Socket;
 
 constexpr int kLastPort = 65535;
-/// Maximum size of a request in bytes. Prometheus sends fewer than 500.
-constexpr std::size_t kMostRequestBytes = 8192;
 /// Time that a client may take to send its request and to read the answer.
 constexpr std::chrono::seconds kScrapePatience{2};
 /// Pause after a connection that failed, in milliseconds.
@@ -78,13 +76,13 @@ void MetricsServer::run() {
 /// client is affected.
 void MetricsServer::answer(const Socket& client) {
   const Clock::time_point deadline = Clock::now() + kScrapePatience;
-  std::string request;
-  while (request.find("\r\n\r\n") == std::string::npos && request.size() < kMostRequestBytes) {
+  MetricsRequest request;
+  while (!request.is_over()) {
     std::array<std::byte, 1024> bytes;
     if (!wait(client, POLLIN, deadline)) return;
     const auto received = client.receive(bytes);
     if (received.bytes == 0) return;
-    request.append(reinterpret_cast<const char*>(bytes.data()), received.bytes);
+    request.add(std::span(bytes).first(received.bytes));
   }
   const std::string text = response_to(request);
   std::span<const std::byte> rest = std::as_bytes(std::span(text));
@@ -105,21 +103,16 @@ bool MetricsServer::wait(const Socket& client, short events, Clock::time_point d
   return !stopping_.load() && Clock::now() < deadline;
 }
 
-std::string MetricsServer::response_to(std::string_view request) {
+std::string MetricsServer::response_to(const MetricsRequest& request) {
   constexpr std::string_view kPlain = "text/plain";
-  if (request.find("\r\n\r\n") == std::string_view::npos)
-    return response("431 Request Header Fields Too Large", kPlain, "the request is too long\n");
-  const std::string_view line = request.substr(0, request.find("\r\n"));
-  if (!line.starts_with("GET "))
-    return response("405 Method Not Allowed", kPlain, "only GET is supported\n");
-  if (!line.starts_with("GET /metrics HTTP/1.") && !line.starts_with("GET /metrics?"))
-    return response("404 Not Found", kPlain, "the metrics are at /metrics\n");
+  if (const auto refusal = request.refusal())
+    return response(refusal->status, kPlain, refusal->reason);
   const std::optional<RankFigures> figures = read_();
   if (!figures) {
     return response("503 Service Unavailable", kPlain,
                     "a callback of the program blocks this rank; try again\n");
   }
-  const bool open_metrics = request.find("application/openmetrics-text") != std::string_view::npos;
+  const bool open_metrics = request.accepts_open_metrics();
   return response(
       "200 OK",
       open_metrics ? "application/openmetrics-text; version=1.0.0" : "text/plain; version=0.0.4",

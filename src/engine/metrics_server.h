@@ -7,12 +7,12 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/wake_pipe.h"
 #include "engine/metrics_page.h"
+#include "engine/metrics_request.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::engine {
@@ -38,7 +38,7 @@ class MetricsServer {
   void run();
   void answer(const transport::tcp::Socket& client);
   bool wait(const transport::tcp::Socket& client, short events, Clock::time_point deadline);
-  std::string response_to(std::string_view request);
+  std::string response_to(const MetricsRequest& request);
 
   const Read read_;
   MetricsPage page_;

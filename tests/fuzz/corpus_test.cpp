@@ -17,9 +17,9 @@ using Target = int(const std::uint8_t* data, std::size_t size);
 extern "C" {
 Target fuzz_address_table, fuzz_agreement, fuzz_key_agreement, fuzz_pmi, fuzz_blocks,
     fuzz_cable_news, fuzz_control, fuzz_device_table, fuzz_endpoint, fuzz_flight_record, fuzz_frame,
-    fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_neighbours,
-    fuzz_node_list, fuzz_rdma_card, fuzz_rank_status, fuzz_rdma_offer, fuzz_settings_json,
-    fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
+    fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_metrics_request,
+    fuzz_neighbours, fuzz_node_list, fuzz_rdma_card, fuzz_rank_status, fuzz_rdma_offer,
+    fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
 }
 
 namespace {
@@ -46,6 +46,7 @@ const std::map<std::string, Target*> kTargets = {
     {"hostfile", fuzz_hostfile},
     {"label", fuzz_label},
     {"messages", fuzz_messages},
+    {"metrics_request", fuzz_metrics_request},
     {"neighbours", fuzz_neighbours},
     {"node_list", fuzz_node_list},
     {"settings_json", fuzz_settings_json},

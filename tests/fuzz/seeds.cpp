@@ -436,6 +436,16 @@ void write_blocks(const Corpus& corpus) {
   }
 }
 
+void write_metrics_requests(const Corpus& corpus) {
+  const auto request = [](std::string_view text) { return one(63) + one(0) + raw(text); };
+  corpus.add("text", request("GET /metrics HTTP/1.1\r\nHost: desk:9400\r\n\r\n"));
+  corpus.add("open_metrics", request("GET /metrics?x=1 HTTP/1.1\r\nAccept: "
+                                     "application/openmetrics-text;version=1.0.0\r\n\r\n"));
+  corpus.add("another_page", request("GET / HTTP/1.0\r\n\r\n"));
+  corpus.add("in_bytes", one(0) + one(0) + raw("POST /metrics HTTP/1.1\r\n\r\n"));
+  corpus.add("too_long", one(255) + one(255) + raw("GET /metrics HTTP/1.1\r\nX: 0123456789\r\n"));
+}
+
 void write_agreements(const std::filesystem::path& root) {
   const Corpus settings(root, "agreement");
   settings.add("equal", "chunk_bytes=4194304\ncompression=none\n");
@@ -482,6 +492,7 @@ int main(int count, char** arguments) {
   handshakes.add("after_the_challenge", one(2) + Bytes(64));
   write_agreements(root);
   write_messages({root, "messages"});
+  write_metrics_requests({root, "metrics_request"});
   write_blocks({root, "blocks"});
   return 0;
 }

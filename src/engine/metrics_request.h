@@ -1,0 +1,38 @@
+// The HTTP requests that the metrics server reads. A client may send any bytes.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mccl::engine {
+
+/// One request, whose bytes arrive in pieces.
+class MetricsRequest {
+ public:
+  /// Maximum size of a request in bytes. Prometheus sends fewer than 500.
+  static constexpr std::size_t kMostRequestBytes = 8192;
+
+  /// Why the server does not send the metrics.
+  struct Refusal {
+    std::string_view status;  ///< HTTP status, with its number.
+    std::string_view reason;
+  };
+
+  /// Adds bytes that have arrived. Ignores those beyond kMostRequestBytes.
+  void add(std::span<const std::byte> bytes);
+  /// True if the request is complete, or has its maximum size. The server then answers.
+  bool is_over() const { return is_complete_ || text_.size() == kMostRequestBytes; }
+  /// Returns nothing if the request is one for the metrics.
+  std::optional<Refusal> refusal() const;
+  /// True if the client can read OpenMetrics.
+  bool accepts_open_metrics() const;
+
+ private:
+  std::string text_;
+  bool is_complete_ = false;  ///< True if `text_` contains the empty line that ends a request.
+};
+
+}  // namespace mccl::engine
