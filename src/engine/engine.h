@@ -241,11 +241,15 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void keep_time(Clock::time_point now);
   void beat(Clock::time_point now);
   void hear(WorldRank peer, const ControlMessage& message);
-  void hear_report(WorldRank peer, const ControlMessage& message);
+  void report_safely(const std::function<void()>& action);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   void fail_all(const std::exception& error) noexcept;
   bool has_calls() const override { return !groups_.idle() || inbox_.waiting(); }
-  bool sleeps_too_long() const override { return links_.next_deadline() < links_due_; }
+  /// Time at which a transport or a status report has something to do.
+  Clock::time_point next_deadline() const {
+    return std::min(links_.next_deadline(), reports_.next_answer());
+  }
+  bool sleeps_too_long() const override { return next_deadline() < due_; }
   bool callbacks_wait() const override { return completions_.callbacks_wait(); }
   bool run_callbacks(std::unique_lock<std::mutex>& lock) override;
   bool arm() override;
@@ -281,8 +285,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;
-  Clock::time_point links_due_;  ///< The transports' next deadline, read before the last sleep.
-  bool unheard_ = false;         ///< True if control messages may be left to read.
+  Clock::time_point due_;  ///< next_deadline() before the last sleep.
+  bool unheard_ = false;   ///< True if control messages may be left to read.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().

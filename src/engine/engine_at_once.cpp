@@ -193,7 +193,7 @@ bool Engine::spin_until(bool carried, Advance advance) {
 
 /// Calls look_beside() on a caller's thread. Returns false if an exception occurred; all groups
 /// have then failed. If the messages read here require work, wakes the progress thread, because its
-/// poll() does not report bytes that this thread has already read.
+/// poll() does not report bytes that this thread has already read, and may last too long.
 bool Engine::look_beside_safely(Clock::time_point now) {
   const bool was_idle = groups_.idle();
   bool safe = true;
@@ -203,7 +203,9 @@ bool Engine::look_beside_safely(Clock::time_point now) {
     fail_all(error);
     safe = false;
   }
-  if ((was_idle && !groups_.idle()) || completions_.callbacks_wait()) driver_.wake();
+  if ((was_idle && !groups_.idle()) || completions_.callbacks_wait() ||
+      reports_.next_answer() < due_)
+    driver_.wake();
   return safe;
 }
 

@@ -113,6 +113,7 @@ void Engine::hear_and_connect(Clock::time_point now) {
                      [this](WorldRank peer, const std::string& why) {
                        lose(peer, why, transport::Loss::reported);
                      });
+  if (now >= reports_.next_answer()) report_safely([&] { reports_.answer_late(now); });
   links_.progress([this](std::uint64_t group) { return groups_.is_closed(group); });
   for (const transport::LinkEvent& broken : links_.take_broken())
     groups_.lose_link(broken.peer, broken.key.group, broken.reason);
@@ -122,14 +123,14 @@ void Engine::hear(WorldRank peer, const ControlMessage& message) {
   heart_.heard(peer);
   if (message.kind == ControlKind::heartbeat) return;
   if (message.kind == ControlKind::describe || message.kind == ControlKind::description)
-    return hear_report(peer, message);
+    return report_safely([&] { reports_.hear(peer, message, Clock::now()); });
   groups_.hear(peer, message);
 }
 
-/// If memory has run out, drops the message: nothing but a status depends on it.
-void Engine::hear_report(WorldRank peer, const ControlMessage& message) {
+/// If memory has run out, gives the action up: nothing but a status depends on it.
+void Engine::report_safely(const std::function<void()>& action) {
   try {
-    reports_.hear(peer, message);
+    action();
   } catch (const std::bad_alloc&) {
     log_.debug("no memory for a status report");
   }
@@ -206,8 +207,8 @@ void Engine::prepare(Sleep& sleep) {
   groups_.for_each_active([&](GroupState& group) { group.watch(sleep); });
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
-    links_due_ = links_.next_deadline();
-    sleep.until = std::min({sleep.until, links_due_, std::max(heart_.next_beat(), next_watch_)});
+    due_ = next_deadline();
+    sleep.until = std::min({sleep.until, due_, std::max(heart_.next_beat(), next_watch_)});
   }
   if (unheard_) sleep.until = now;
   if (!groups_.idle() || !groups_.departing().empty()) {
@@ -218,7 +219,7 @@ void Engine::prepare(Sleep& sleep) {
 /// The driver checked the control connections just before this sleep. The next check can wait if no
 /// control connection has become ready.
 void Engine::has_slept(bool beside, Clock::time_point now) {
-  const bool look = beside || unheard_ || now >= links_due_;
+  const bool look = beside || unheard_ || now >= due_;
   next_look_ = look ? Clock::time_point() : next_multiple(now, between_looks_);
 }
 

@@ -76,9 +76,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         "Peers.APeerThatDoesNotReadIsLostBeforeItsQueueGrowsLarge",
     ),
     "status reports for `mccl status` on another host": (
-        ("kMostBytes", "kFresh"),
+        ("kMostBytes",),
         "Reports.APeerCannotFillTheMemoryOfTheRankThatAsks",
     ),
+    "requests for a status report": (("kFresh",), "Reports.APeerGetsOneReportInAnInterval"),
     "messages about groups that do not exist yet": (
         ("kMostBytesOfPeer",),
         "UnmadeGroups.TooManyMessagesFromOnePeerAreItsError",

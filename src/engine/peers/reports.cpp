@@ -37,14 +37,20 @@ std::map<WorldRank, std::string> Reports::take() {
 }
 
 void Reports::forget(WorldRank peer) {
+  askers_.erase(peer);
   const auto found = answers_.find(peer);
   if (found == answers_.end() || found->second.is_complete) return;
   answers_.erase(found);
   if (--missing_ == 0) complete_.set_value();
 }
 
-void Reports::hear(WorldRank peer, const ControlMessage& message) {
-  if (message.kind == ControlKind::describe) return send(peer, message.call.sequence);
+void Reports::hear(WorldRank peer, const ControlMessage& message, Clock::time_point now) {
+  if (message.kind == ControlKind::describe) {
+    Asker& asker = askers_[peer];
+    asker.waits = message.call.sequence;
+    next_answer_ = std::min(next_answer_, asker.not_before);
+    return answer_late(now);
+  }
   const auto found = answers_.find(peer);
   // A report that arrives after take(), or for an earlier request, is dropped.
   if (found == answers_.end() || message.call.sequence != round_ || found->second.is_complete)
@@ -60,9 +66,22 @@ void Reports::hear(WorldRank peer, const ControlMessage& message) {
   if (--missing_ == 0) complete_.set_value();
 }
 
+void Reports::answer_late(Clock::time_point now) {
+  if (now < next_answer_) return;
+  next_answer_ = Clock::time_point::max();
+  for (auto& [peer, asker] : askers_) {
+    if (!asker.waits) continue;
+    if (now >= asker.not_before) {
+      answer(peer, *asker.waits, now);
+      asker = {.not_before = now + kFresh, .waits = {}};
+    } else {
+      next_answer_ = std::min(next_answer_, asker.not_before);
+    }
+  }
+}
+
 /// Sends the report in pieces of kMostBlobBytes. The last piece is shorter, and may be empty.
-void Reports::send(WorldRank peer, std::uint64_t round) {
-  const Clock::time_point now = Clock::now();
+void Reports::answer(WorldRank peer, std::uint64_t round, Clock::time_point now) {
   if (own_.empty() || now >= made_ + kFresh) {
     own_ = describe_();
     made_ = now;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -21,8 +22,8 @@ class Reports {
  public:
   /// Maximum size of a report in bytes.
   static constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-  /// Age up to which this rank's last report is sent again instead of a new one. This limits the
-  /// work that the requests of a peer can cause.
+  /// Age up to which this rank's last report is sent again instead of a new one, and the least time
+  /// between two reports to one peer. This limits the work that the requests of a peer can cause.
   static constexpr std::chrono::milliseconds kFresh{20};
 
   /// `describe` returns this rank's own report of at most kMostBytes. `peers` must outlive this
@@ -38,11 +39,16 @@ class Reports {
   /// that has not answered is empty. The texts come from other processes and are not checked.
   std::map<WorldRank, std::string> take();
 
-  /// Called when a peer is lost or has left: its report is no longer awaited.
+  /// Called when a peer is lost or has left: its report is no longer awaited, and it gets none.
   void forget(WorldRank peer);
   /// Handles a request for this rank's report, or a piece of a peer's report. Throws
   /// CorruptionError if the report of a peer is longer than kMostBytes.
-  void hear(WorldRank peer, const ControlMessage& message);
+  void hear(WorldRank peer, const ControlMessage& message, Clock::time_point now);
+  /// Answers the requests that have waited because they came less than kFresh after the last report
+  /// to the same peer. Of several requests of a peer, only the last is answered.
+  void answer_late(Clock::time_point now);
+  /// Time at which answer_late() has something to do; Clock::time_point::max() if it has nothing.
+  Clock::time_point next_answer() const { return next_answer_; }
 
  private:
   struct Answer {
@@ -50,12 +56,20 @@ class Reports {
     std::string text;
   };
 
-  void send(WorldRank peer, std::uint64_t round);
+  /// The requests of one peer.
+  struct Asker {
+    Clock::time_point not_before;        ///< Earliest time of the next report to the peer.
+    std::optional<std::uint64_t> waits;  ///< The round of a request that was not yet answered.
+  };
+
+  void answer(WorldRank peer, std::uint64_t round, Clock::time_point now);
 
   Peers& peers_;
   const std::function<std::string()> describe_;
   std::string own_;
   Clock::time_point made_;  ///< When `own_` was made.
+  std::map<WorldRank, Asker> askers_;
+  Clock::time_point next_answer_ = Clock::time_point::max();
   std::uint64_t round_ = 0;
   std::map<WorldRank, Answer> answers_;  ///< Answers of the ranks that were asked.
   std::size_t missing_ = 0;              ///< Number of reports that are not complete.

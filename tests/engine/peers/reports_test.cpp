@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "mccl/error.h"
 #include "support/memory_link.h"
@@ -31,9 +32,9 @@ struct TwoRanks {
     peers_of_asked.connect(kAsking, std::move(far));
   }
 
-  static void deliver(Peers& peers, Reports& reports) {
+  void deliver(Peers& peers, Reports& reports) const {
     const auto hear = [&](WorldRank from, const ControlMessage& message) {
-      reports.hear(from, message);
+      reports.hear(from, message, now);
     };
     while (peers.receive(hear, [](WorldRank, const std::string&) {})) {
     }
@@ -43,6 +44,7 @@ struct TwoRanks {
     deliver(peers_of_asking, asking);
   }
 
+  Clock::time_point now{std::chrono::hours(1)};
   std::string report = "rank 1 is well";
   int made = 0;
   Peers peers_of_asking{2};
@@ -92,17 +94,65 @@ TEST(Reports, AnAnswerToAnEarlierRequestIsDropped) {
   (void)scene.asking.request();
   (void)scene.asking.take();
   scene.deliver();
+  scene.now += Reports::kFresh;
   const std::future<void> complete = scene.asking.request();
-  scene.asking.hear(kAsked, piece(1, 3));
+  scene.asking.hear(kAsked, piece(1, 3), scene.now);
   EXPECT_FALSE(is_ready(complete));
   scene.deliver();
   EXPECT_TRUE(is_ready(complete));
 }
 
-TEST(Reports, APeerCannotMakeThisRankDescribeItselfWithoutPause) {
+TEST(Reports, APeerGetsOneReportInAnInterval) {
   TwoRanks scene;
-  for (int i = 0; i < 100; ++i) scene.asked.hear(kAsking, {.kind = ControlKind::describe});
-  EXPECT_LT(scene.made, 100);
+  std::uint64_t asked = 0;
+  std::vector<std::uint64_t> rounds;
+  const auto note = [&](WorldRank, const ControlMessage& message) {
+    rounds.push_back(message.call.sequence);
+  };
+  const auto sent = [&] {
+    rounds.clear();
+    while (scene.peers_of_asking.receive(note, [](WorldRank, const std::string&) {})) {
+    }
+    return rounds;
+  };
+  const auto ask = [&] {
+    ControlMessage request{.kind = ControlKind::describe};
+    request.call.sequence = ++asked;
+    scene.asked.hear(kAsking, request, scene.now);
+  };
+  EXPECT_EQ(scene.asked.next_answer(), Clock::time_point::max());
+  for (int i = 0; i < 100; ++i) ask();
+  EXPECT_EQ(sent(), std::vector<std::uint64_t>{1});
+  EXPECT_EQ(scene.asked.next_answer(), scene.now + Reports::kFresh);
+  scene.asked.answer_late(scene.now);
+  EXPECT_TRUE(sent().empty());
+  scene.now += Reports::kFresh;
+  scene.asked.answer_late(scene.now);
+  EXPECT_EQ(sent(), std::vector<std::uint64_t>{100});
+  EXPECT_EQ(scene.made, 2);
+  EXPECT_EQ(scene.asked.next_answer(), Clock::time_point::max());
+}
+
+TEST(Reports, APeerThatIsLostGetsNoLateReport) {
+  TwoRanks scene;
+  for (int i = 0; i < 2; ++i) scene.asked.hear(kAsking, {.kind = ControlKind::describe}, scene.now);
+  scene.asked.forget(kAsking);
+  scene.asked.answer_late(scene.now + Reports::kFresh);
+  EXPECT_EQ(scene.made, 1);
+}
+
+TEST(Reports, ASecondRequestIsAnsweredLater) {
+  TwoRanks scene;
+  (void)scene.asking.request();
+  scene.deliver();
+  (void)scene.asking.take();
+  const std::future<void> complete = scene.asking.request();
+  scene.deliver();
+  EXPECT_FALSE(is_ready(complete));
+  scene.asked.answer_late(scene.now + Reports::kFresh);
+  scene.deliver();
+  EXPECT_TRUE(is_ready(complete));
+  EXPECT_EQ(scene.asking.take().at(kAsked), scene.report);
 }
 
 TEST(Reports, APeerCannotFillTheMemoryOfTheRankThatAsks) {
@@ -110,7 +160,7 @@ TEST(Reports, APeerCannotFillTheMemoryOfTheRankThatAsks) {
   (void)scene.asking.request();
   const auto send_without_end = [&] {
     for (std::size_t bytes = 0; bytes <= Reports::kMostBytes; bytes += transport::kMostBlobBytes)
-      scene.asking.hear(kAsked, piece(1, transport::kMostBlobBytes));
+      scene.asking.hear(kAsked, piece(1, transport::kMostBlobBytes), scene.now);
   };
   EXPECT_THROW(send_without_end(), CorruptionError);
 }
