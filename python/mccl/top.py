@@ -137,6 +137,16 @@ class View:
             row.links.append(link)
         return row
 
+    def jobs(self) -> list[str]:
+        """Returns the names of the jobs to which the ranks belong, sorted."""
+        return sorted({rank.job for rank in self.ranks})
+
+    def title(self) -> str:
+        """Returns the health, the number of ranks and their job."""
+        jobs = self.jobs()
+        of = f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs"
+        return f"{self.health}: {len(self.ranks)} ranks of {of}"
+
     def sorted_ranks(self, order: str, words: str) -> list[Rank]:
         """Returns the ranks that match every word of the filter, in the order of a column."""
         shown = [rank for rank in self.ranks if _matches(rank, words)]
@@ -149,9 +159,46 @@ class View:
 
 
 def _matches(rank: Rank, words: str) -> bool:
-    cells = ("rank", rank.rank, rank.host, rank.pid, rank.group, rank.call, rank.trouble)
-    text = " ".join(map(str, cells)).lower()
+    texts = (rank.host, rank.group, rank.call, rank.trouble)
+    text = f"job {rank.job} rank {rank.rank} {rank.pid} {' '.join(texts)}".lower()
     return all(word in text for word in words.lower().split())
+
+
+#: The job, the style and the cells of a row.
+Row = tuple[str, str, list[str]]
+
+
+def rank_rows(view: View, ranks: list[Rank]) -> tuple[str, list[Row]]:
+    """Returns the names of the columns, and a row for each rank."""
+    names = "rank host process calls/s sent/s received/s history group call waits"
+    rows = []
+    for rank in ranks:
+        cells = [
+            str(rank.rank),
+            rank.host,
+            str(rank.pid or ""),
+            amount(rank.calls_per_s),
+            amount(rank.sent) + "B",
+            amount(rank.received) + "B",
+            bars(view.history[rank.job, rank.rank]),
+            rank.group,
+            rank.trouble or rank.call or "in no call",
+            rank.waits,
+        ]
+        rows.append((rank.job, STYLES.get(rank.state, ""), cells))
+    return names, rows
+
+
+def link_rows(ranks: list[Rank]) -> tuple[str, list[Row]]:
+    """Returns the names of the columns, and a row for each link."""
+    rows = []
+    for rank in ranks:
+        for link in rank.links:
+            style = "" if link.state in ("connected", "left") else "red"
+            rates = amount(link.sent) + "B", amount(link.received) + "B"
+            cells = [str(link.rank), str(link.peer), link.transport, *rates, link.state]
+            rows.append((rank.job, style, cells))
+    return "rank peer transport sent/s received/s state", rows
 
 
 class Top(App[int]):
@@ -223,7 +270,7 @@ class Top(App[int]):
     def draw(self) -> None:
         """Draws the last refresh, and keeps the selected row."""
         view = self.view
-        text = Text(f"{view.health}: {len(view.ranks)} ranks", style=STYLES[view.health])
+        text = Text(view.title(), style=STYLES[view.health])
         text.append(f"   sorted by {self.order}", style="dim")
         for finding in view.findings:
             text.append(f"\n{finding}", style="")
@@ -232,36 +279,14 @@ class Top(App[int]):
         row = table.cursor_row
         table.clear(columns=True)
         ranks = view.sorted_ranks(self.order, self.words)
-        (self._draw_links if self.shows_links else self._draw_ranks)(table, ranks)
+        names, rows = link_rows(ranks) if self.shows_links else rank_rows(view, ranks)
+        shows_jobs = len(view.jobs()) > 1
+        table.add_columns(*(["job"] if shows_jobs else []), *names.split())
+        for job, style, cells in rows:
+            shown = [job, *cells] if shows_jobs else cells
+            table.add_row(*(Text(cell, style=style) for cell in shown))
         if table.row_count:
             table.move_cursor(row=min(row, table.row_count - 1))
-
-    def _draw_ranks(self, table: DataTable, ranks: list[Rank]) -> None:
-        names = "rank host process calls/s sent/s received/s history group call waits"
-        table.add_columns(*names.split())
-        for rank in ranks:
-            style = STYLES.get(rank.state, "")
-            cells = (
-                str(rank.rank),
-                rank.host,
-                str(rank.pid or ""),
-                amount(rank.calls_per_s),
-                amount(rank.sent) + "B",
-                amount(rank.received) + "B",
-                bars(self.view.history[rank.job, rank.rank]),
-                rank.group,
-                rank.trouble or rank.call or "in no call",
-                rank.waits,
-            )
-            table.add_row(*(Text(cell, style=style) for cell in cells))
-
-    def _draw_links(self, table: DataTable, ranks: list[Rank]) -> None:
-        table.add_columns("rank", "peer", "transport", "sent/s", "received/s", "state")
-        for link in (link for rank in ranks for link in rank.links):
-            style = "" if link.state in ("connected", "left") else "red"
-            rates = amount(link.sent) + "B", amount(link.received) + "B"
-            cells = (str(link.rank), str(link.peer), link.transport, *rates, link.state)
-            table.add_row(*(Text(cell, style=style) for cell in cells))
 
     def action_sort(self) -> None:
         """Sorts by the next entry of ORDERS."""

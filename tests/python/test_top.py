@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -67,6 +68,15 @@ def test_ranks_are_sorted_and_filtered():
     assert [rank.rank for rank in view.sorted_ranks("rank", "desk 42")] == [2]
 
 
+def test_the_title_names_the_job_and_counts_several():
+    view = View()
+    view.refresh(status(report(0, 1), report(1, 1)), now=0)
+    assert view.title() == "healthy: 2 ranks of job j"
+    view.refresh(status(report(0, 1), report(0, 1, job="other")), now=1)
+    assert view.title() == "healthy: 2 ranks of 2 jobs"
+    assert [rank.job for rank in view.sorted_ranks("rank", "job other")] == ["other"]
+
+
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0"), (999, "999"), (12345, "12.3k"), (2e9, "2G")]
 )
@@ -107,8 +117,8 @@ def rank_of(pid: int) -> int | None:
     return None
 
 
-@pytest.fixture
-def job() -> Iterator[int]:
+@contextmanager
+def running_job() -> Iterator[int]:
     """A job of two ranks, which calls all_reduce for minutes; returns a rank's process."""
     words = [program(), "bench", "all_reduce", "--sizes", "8", "--seconds", "300", "--no-bounds"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bench:
@@ -118,11 +128,25 @@ def job() -> Iterator[int]:
             bench.terminate()
 
 
+@pytest.fixture
+def job() -> Iterator[int]:
+    """See running_job()."""
+    with running_job() as pid:
+        yield pid
+
+
+def name_of_job(pid: int) -> str:
+    """Returns the name of the job that `mccl status` prints."""
+    done = subprocess.run([program(), "status", str(pid)], capture_output=True, text=True)
+    return done.stdout.split()[1].rstrip(":")
+
+
 def test_the_view_shows_a_running_job_until_it_ends(job, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     terminal = Terminal(f"{program()} top {job} --every 0.2")
     try:
-        assert terminal.shows("healthy: 2 ranks", "calls/s", "sorted by rank")
+        assert terminal.shows(f"healthy: 2 ranks of job {name_of_job(job)}", "calls/s")
+        assert terminal.shows("sorted by rank")
         terminal.type("s")
         assert terminal.shows("sorted by calls/s")
         terminal.type("d")
@@ -133,6 +157,15 @@ def test_the_view_shows_a_running_job_until_it_ends(job, tmp_path, monkeypatch):
         wait_until(lambda: "healthy" not in terminal.screen())
     finally:
         terminal.close()
+
+
+def test_the_view_shows_the_job_of_each_rank(job):
+    with running_job() as other:
+        terminal = Terminal(f"{program()} top --every 0.2")
+        try:
+            assert terminal.shows(" jobs", "job  ", name_of_job(job), name_of_job(other))
+        finally:
+            terminal.close()
 
 
 def test_the_view_needs_a_terminal_and_a_job():

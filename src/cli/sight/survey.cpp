@@ -25,8 +25,8 @@ RankAnswer unanswered(RankReport report) {
 }
 
 /// Asks the rank for its status. Returns nothing if the rank has ended. The rank's job is taken
-/// from the name of the rank's socket, so that a rank that does not answer is shown with the other
-/// ranks of its job.
+/// from the name of the rank's socket, so that a rank that does not answer has the same job as the
+/// other ranks.
 std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
   const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
   RankAnswer answer;
@@ -44,7 +44,7 @@ std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
     report.trouble = message.substr(message.starts_with(who + " ") ? who.size() + 1 : 0);
     answer = unanswered(std::move(report));
   }
-  answer.report.job = socket.job;
+  answer.report.job = answer.raw["job"] = socket.job;
   return answer;
 }
 
