@@ -23,8 +23,8 @@ has written them, and reports which calls differ between ranks, which ranks did 
 others waited for, and which ranks were late. If the clocks of hosts disagree, it corrects the
 times, so that no collective ends on one rank before another rank has begun it.
 
--o writes a trace that https://ui.perfetto.dev and chrome://tracing draw: a process for each rank,
-and in it a row for each group. --torch writes the records in the format of torch's analyser:
+-o writes a trace in the format of Chrome, which https://ui.perfetto.dev draws: a process for each
+rank, and in it a row for each group. --torch writes the records in the format of torch's analyser:
   mccl trace *.json --torch dumps && python -m torch.distributed.flight_recorder.fr_trace dumps
 
 Examples:

@@ -195,10 +195,13 @@ TEST(SightRecord, WritesATraceForChrome) {
   for (FlightRecord& record : records) add_call(record, 1, 10, 20);
   add_call(records[0], 1, 30, -1, "running", "send");
   records[0].calls[0].submitted = kBegin;
+  records[1].groups[0].index = 5;  // a number in its process
   const Json trace = Json::parse(chrome_trace(records));
   std::vector<std::string> seen;
   for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] == "M") continue;
+    EXPECT_EQ(event["tid"], 1);  // the group's row on both ranks
+    EXPECT_EQ(event.contains("id2"), event["ph"] != "X");
     seen.push_back(event["ph"].get<std::string>() + " " + event["name"].get<std::string>());
     if (event["ph"] != "X") continue;
     EXPECT_EQ(event["ts"], 10'000);

@@ -40,17 +40,26 @@ Json details_of(const RecordedCall& call, const RecordedGroup& group) {
   return details;
 }
 
+/// Returns the number of each group's row, by the group's identity. A group has the same number on
+/// all ranks, because viewers show it.
+std::map<std::string, int> rows_of(const std::vector<FlightRecord>& records) {
+  std::map<std::string, int> rows;
+  for (const FlightRecord& record : records)
+    for (const RecordedGroup& group : record.groups)
+      rows.try_emplace(group.id, static_cast<int>(rows.size()) + 1);
+  return rows;
+}
+
 /// Adds the events of one call. A collective is a bar in its group's row, because a group runs one
 /// collective at a time. Messages may overlap, and so may the times that calls spend in the queue,
-/// so both are asynchronous events.
-void add_events(Json& events, const FlightRecord& record, const RecordedCall& call,
+/// so both are asynchronous events, which viewers show in further rows of the rank.
+void add_events(Json& events, const FlightRecord& record, const RecordedCall& call, int row,
                 std::int64_t beginning) {
   if (call.arrived() == 0) return;
   const RecordedGroup& group = record.groups[call.group];
   const std::int64_t end = call.ended == 0 ? record.written : call.ended;
   const auto at = [&](std::int64_t time) { return microseconds(time - beginning); };
-  const Json common = {
-      {"pid", record.rank}, {"tid", group.index}, {"args", details_of(call, group)}};
+  const Json common = {{"pid", record.rank}, {"tid", row}, {"args", details_of(call, group)}};
   const auto add = [&](const std::string& name, const char* phase, std::int64_t time) -> Json& {
     Json event = {{"name", name}, {"cat", call.call}, {"ph", phase}, {"ts", at(time)}};
     event.update(common);
@@ -58,9 +67,10 @@ void add_events(Json& events, const FlightRecord& record, const RecordedCall& ca
     return events.back();
   };
   const auto add_async = [&](const std::string& name, std::int64_t from, std::int64_t to) {
-    const std::string id = fmt::format("{}.{}", record.rank, call.number);
-    add(name, "b", from)["id"] = id;
-    add(name, "e", to)["id"] = id;
+    // An identity that is not local would separate the events from their rank.
+    const Json id = {{"local", std::to_string(call.number)}};
+    add(name, "b", from)["id2"] = id;
+    add(name, "e", to)["id2"] = id;
   };
   if (call.is_message()) return add_async(call.call, call.arrived(), end);
   const std::int64_t start = call.started == 0 ? end : call.started;
@@ -185,7 +195,8 @@ Json torch_entry(const RecordedCall& call, const RecordedGroup& group) {
 std::string chrome_trace(const std::vector<FlightRecord>& records) {
   const std::int64_t beginning = beginning_of(records);
   Json events = Json::array();
-  const auto name = [&](const char* what, int pid, long long tid, const std::string& text) {
+  const std::map<std::string, int> rows = rows_of(records);
+  const auto name = [&](const char* what, int pid, int tid, const std::string& text) {
     events.push_back(
         {{"name", what}, {"ph", "M"}, {"pid", pid}, {"tid", tid}, {"args", {{"name", text}}}});
   };
@@ -197,8 +208,9 @@ std::string chrome_trace(const std::vector<FlightRecord>& records) {
                       {"pid", record.rank},
                       {"args", {{"sort_index", record.rank}}}});
     for (const RecordedGroup& group : record.groups)
-      name("thread_name", record.rank, group.index, fmt::format("group {}", group.name));
-    for (const RecordedCall& call : record.calls) add_events(events, record, call, beginning);
+      name("thread_name", record.rank, rows.at(group.id), fmt::format("group {}", group.name));
+    for (const RecordedCall& call : record.calls)
+      add_events(events, record, call, rows.at(record.groups[call.group].id), beginning);
   }
   const Json trace = {{"displayTimeUnit", "ns"},
                       {"otherData", {{"beginning_unix_ns", beginning}}},
