@@ -133,7 +133,8 @@ def test_a_healthy_job(job):
     assert (code, status["health"], status["findings"]) == (0, "healthy", [])
     assert [rank["pid"] in job for rank in status["ranks"]] == [True, True]
     text = run("status", job[1], "--stuck-after", 100).stdout
-    assert "2 ranks on 1 host" in text
+    (name,) = {rank["job"] for rank in status["ranks"]}
+    assert f"job {name}: 2 ranks on 1 host" in text
     assert text.endswith("healthy\n")
 
 
