@@ -36,7 +36,7 @@ void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findin
     if (std::abs(host.clock_off_s) < kClockOff) continue;
     findings.push_back(
         {"clock-off", Severity::warning,
-         fmt::format("its clock is {:.0f} s {} this machine's", std::abs(host.clock_off_s),
+         fmt::format("the host's clock is {:.0f} s {} this machine's", std::abs(host.clock_off_s),
                      host.clock_off_s > 0 ? "ahead of" : "behind"),
          host.host,
          "log lines of different hosts cannot be ordered, and certificates and package downloads "
@@ -185,9 +185,10 @@ struct Needed {
 };
 
 constexpr std::array kNeeded = {
-    Needed{"torch", "a program that imports torch fails there at start-up"},
-    Needed{"mlx", "a program that imports mlx fails there at start-up"},
-    Needed{"nccl", "its GPUs cannot take part in calls for which other ranks use NCCL"},
+    Needed{"torch", "a program that imports torch fails at start-up on this host"},
+    Needed{"mlx", "a program that imports mlx fails at start-up on this host"},
+    Needed{"nccl",
+           "the GPUs of this host cannot take part in calls for which other ranks use NCCL"},
 };
 
 /// True if the host needs the package. NCCL is needed only on hosts with GPUs. MLX is mostly used
@@ -215,8 +216,8 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
          fmt::format("{} is not installed, but {} of {} hosts {} it", needed.family, owners.size(),
                      hosts.size(), owners.size() == 1 ? "has" : "have"),
          host.host, std::string(needed.why),
-         fmt::format("run with the Python of the ranks there: pip install {}=={}; \"python\" in "
-                     "the hostfile selects another Python",
+         fmt::format("run with the Python of this host's ranks: pip install {}=={}; \"python\" "
+                     "in the hostfile selects another Python",
                      first.package, first.version)});
   }
 }
@@ -252,7 +253,8 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
     findings.push_back({"hostfile-address", Severity::problem,
                         fmt::format("{} selects {}, but the host has no such address", by, text),
                         host.host,
-                        "its ranks cannot listen there; macOS changes 169.254 addresses on its own",
+                        "ranks on this host cannot listen at this address; macOS changes 169.254 "
+                        "addresses on its own",
                         "run mccl config to write the hostfile again"});
     return;
   }
@@ -302,11 +304,11 @@ std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
 
 std::string how_to_install(const std::string& host) {
   return fmt::format(
-      "install the same build there: run make wheel in the sources of MCCL here, copy the file "
-      "with "
-      "scp build/wheels/mccl_engine-*.whl {}: and run pip install --force-reinstall "
-      "./mccl_engine-*.whl there; ssh must find mccl in its PATH, or beside the \"python\" of the "
-      "hostfile",
+      "install the same build on the host: run make wheel in the sources of MCCL on this machine, "
+      "copy the wheel with scp build/wheels/mccl_engine-*.whl {}: and run pip install "
+      "--force-reinstall ./mccl_engine-*.whl on the host; ssh must find mccl in its PATH, or "
+      "beside the "
+      "\"python\" of the hostfile",
       host);
 }
 

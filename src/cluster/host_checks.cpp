@@ -163,9 +163,9 @@ void check_mac_rdma(const HostFacts& facts, Findings& findings) {
       facts.ports, [](const ThunderboltPort& port) { return port.mbit_per_s >= kThunderbolt5; });
   if (facts.ports.empty() || !facts.rdma.empty()) return;
   if (!any5) {
-    findings.add("thunderbolt-no-rdma", Severity::note, "its Thunderbolt is version 4 or older",
-                 "these versions have no RDMA, whatever rdma_ctl reports; the cables carry TCP",
-                 "");
+    findings.add(
+        "thunderbolt-no-rdma", Severity::note, "the host's Thunderbolt is version 4 or older",
+        "these versions have no RDMA, whatever rdma_ctl reports; the cables carry TCP", "");
   } else if (!enabled && !facts.rdma_control.empty()) {
     findings.add("rdma-not-enabled", Severity::warning, "RDMA over Thunderbolt 5 is not enabled",
                  "TCP is used, with ten times the latency",
@@ -265,8 +265,9 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
       links, [](const auto& row) { return std::ranges::any_of(row, is_nvlink); });
   if (links.empty() || any) return;
   findings.push_back({"gpu-no-nvlink", Severity::note,
-                      fmt::format("no NVLink joins its {} GPUs", facts.gpus.size()), facts.host,
-                      "data between the GPUs goes over PCIe", "see: nvidia-smi topo -m"});
+                      fmt::format("no NVLink joins the {} GPUs of this host", facts.gpus.size()),
+                      facts.host, "data between the GPUs goes over PCIe",
+                      "see: nvidia-smi topo -m"});
 }
 
 void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {

@@ -59,7 +59,7 @@ void check_cable(const ResolvedEnd& a, const ResolvedEnd& b, std::vector<Finding
                      address_of(*a.interface), address_of(*b.interface)),
          where, "no packet through the cable arrives",
          fmt::format("remove the address of one end, {}: sudo {}; then run mccl config "
-                     "--auto-setup, which gives it a matching address",
+                     "--auto-setup, which gives this end a matching address",
                      b.name,
                      command_to_remove(b.system, b.interface->name, address_of(*b.interface)))});
   }
@@ -82,10 +82,11 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
     findings.push_back(
         {"network-odd-address", Severity::problem,
          fmt::format(
-             "its address {} is in a different network from all other addresses on the same switch",
+             "the address {} is in a different network from all other addresses on the same switch",
              address_of(*place.interface)),
-         place.name, "it reaches the other interfaces only through a router, or not at all",
-         "give it an address in the network of the other interfaces"});
+         place.name,
+         "this interface reaches the others on the switch only through a router, or not at all",
+         "give this interface an address in the network of the others"});
   }
 }
 
@@ -194,7 +195,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
   std::vector<Finding> findings;
   for (const int host : calls.deaf) {
     findings.push_back({"calls-deaf", Severity::warning,
-                        fmt::format("it cannot listen on UDP port {}", kCallPort),
+                        fmt::format("mccl probe cannot listen on UDP port {}", kCallPort),
                         host_of(hosts, {host, ""}).host,
                         "hosts send test packets to this port to find cables; cables to this host "
                         "may not be found",
@@ -221,11 +222,13 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
     for (const End& end : ends) texts.push_back(name_of(hosts, end));
     findings.push_back(
         {"calls-blocked", Severity::warning,
-         fmt::format("its test packets arrive at {}, but the answers do not reach it",
-                     fmt::join(texts, ", ")),
+         fmt::format(
+             "test packets from this interface arrive at {}, but the answers do not come back",
+             fmt::join(texts, ", ")),
          name_of(hosts, caller),
-         fmt::format("a firewall there drops UDP port {}, so the cable appears to be missing",
-                     kCallPort),
+         fmt::format(
+             "a firewall on this host drops UDP port {}, so the cable appears to be missing",
+             kCallPort),
          how_to_let_in(host_of(hosts, caller), caller.interface)});
   }
   return findings;

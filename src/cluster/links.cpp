@@ -204,26 +204,27 @@ std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
         continue;
       }
       note_port(findings, "thunderbolt-no-interface", host, *one.port, Severity::problem,
-                "one end of its cable has no network interface",
+                "one end of the cable in this port has no network interface",
                 "run networksetup -detectnewhardware, or plug the cable in again");
       continue;
     }
     if (other != sockets.end()) {
       other->joined = true;
       note_port(findings, "thunderbolt-loop", host, *one.port, Severity::warning,
-                "its cable leads to another port of the same host",
+                "the cable in this port leads to another port of the same host",
                 "plug one end into another host");
       continue;
     }
     const bool known = std::ranges::any_of(
         sockets, [&](const PortEnd& socket) { return socket.port->own == one.port->peer_id; });
-    note_port(findings, known ? "thunderbolt-one-sided" : "thunderbolt-stranger", host, *one.port,
-              known ? Severity::warning : Severity::note,
-              known ? "it detects a cable that the other end does not detect"
-                    : fmt::format("its cable leads to {}, which is not one of these hosts",
-                                  one.port->peer.empty() ? "a computer" : one.port->peer),
-              known ? "unplug the cable, plug it in again, then run this command again"
-                    : "name that host too if it should take part");
+    note_port(
+        findings, known ? "thunderbolt-one-sided" : "thunderbolt-stranger", host, *one.port,
+        known ? Severity::warning : Severity::note,
+        known ? "this port detects a cable that the port at the other end does not detect"
+              : fmt::format("the cable in this port leads to {}, which is not one of these hosts",
+                            one.port->peer.empty() ? "a computer" : one.port->peer),
+        known ? "unplug the cable, plug it in again, then run this command again"
+              : "name that host too if it should take part");
   }
   std::ranges::sort(links, {}, [](const CableLink& link) { return std::pair(link.a, link.b); });
   return links;

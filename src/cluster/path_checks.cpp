@@ -93,7 +93,8 @@ Finding not_joined(std::span<const HostFacts> hosts, const Connectivity& joined,
           Severity::problem,
           std::move(what),
           fmt::format("{}, {}", name_of(hosts, path.from), name_of(hosts, path.to)),
-          "a host assumes a direct connection there, so the packets that it sends are lost",
+          "each host assumes a direct connection to the other, so the packets that it sends are "
+          "lost",
           "change the cables, or remove one of these addresses; then run mccl config --auto-setup, "
           "which gives each cable its own network"};
 }
@@ -137,7 +138,8 @@ std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Conn
       "return-path-filtered",
       Severity::problem,
       fmt::format(
-          "packets from {} to {} arrive at {}, but answers leave through {}; rp_filter is 1 there",
+          "packets from {} to {} arrive at {}, but answers leave through {}; rp_filter is 1 on the "
+          "receiving host",
           source, target, in.interface, back),
       fmt::format("{} to {}", name_of(hosts, from), host.host),
       "Linux drops packets that arrive at an interface through which answers would not leave",
@@ -160,7 +162,8 @@ Finding blocked(std::span<const HostFacts> hosts, const InterfacePath& path,
           Severity::problem,
           std::move(what),
           fmt::format("{} to {}", name_of(hosts, path.from), to.host),
-          "ranks cannot connect there; a firewall blocks all or some of the ports of a job",
+          "ranks cannot connect to this address; a firewall blocks all or some of the ports of a "
+          "job",
           open_ports(to, path)};
 }
 
@@ -236,7 +239,7 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const InterfacePath
       findings.push_back(
           {"path-slow", Severity::warning,
            fmt::format(
-               "it carries {}, {}", rate_text(path.bytes_per_s * 8 / 1e6),
+               "this link carries {}, {}", rate_text(path.bytes_per_s * 8 / 1e6),
                is_below_hardware(path)
                    ? fmt::format("but its hardware supports {}", rate_text(path.nominal_mbit))
                    : fmt::format("but similar links carry {}", rate_text(usual * 8 / 1e6))),

@@ -61,7 +61,7 @@ TEST(CheckGpus, IgnoresTheLegendOfTheMatrix) {
   facts.gpu_links = links_of("PHB");
   const auto findings = check_gpus(facts);
   ASSERT_THAT(findings, SizeIs(1));
-  EXPECT_EQ(findings[0].what, "no NVLink joins its 2 GPUs");
+  EXPECT_EQ(findings[0].what, "no NVLink joins the 2 GPUs of this host");
 }
 
 TEST(CheckGpus, FindsPeersThatCannotReadEachOther) {

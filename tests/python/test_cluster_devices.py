@@ -176,7 +176,7 @@ def test_thunderbolt_that_joins_only_some_is_not_all_there_is(tmp_path: Path):
     ("peer", "link", "expected"),
     [
         ("OK", "NV18", []),
-        ("OK", "PHB", ["note: b: no NVLink joins its 2 GPUs"]),
+        ("OK", "PHB", ["note: b: no NVLink joins the 2 GPUs of this host"]),
         ("CNS", "NV18", ["warning: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's "
                          "memory: the chipset does not support it"]),
         ("NS", "NV18", ["note: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's memory: "

@@ -119,7 +119,7 @@ def test_thunderbolt_4_has_no_rdma_and_a_dock_is_looked_behind():
         assert answer["hostfile"]["backend"] == "ring"
         assert [link["mbit_per_s"] for link in answer["links"]] == [40000]
         found = json.loads(macs.mccl("doctor", "--hosts", "a", "--json").stdout)["findings"]
-        assert "its Thunderbolt is version 4 or older" in [f["what"] for f in found]
+        assert "the host's Thunderbolt is version 4 or older" in [f["what"] for f in found]
         jaccl = macs.mccl("config", "--hosts", "a,b", "--backend", "jaccl", status=1)
         assert "some ends of cables have no RDMA device" in jaccl.stderr
 
