@@ -236,15 +236,18 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
 void add_how(CLI::App& app, BenchFlags& flags) {
   Options& rest = flags.rest;
   CLI::Option* seconds =
-      add_value(app, "--seconds S", rest.seconds, "Seconds for each half of a row; default 0.2",
+      add_value(app, "--seconds S", rest.seconds,
+                "Seconds for each half of a row (out of place, in place); default 0.2",
                 number_between(0.0, 3600.0));
   add_value(app, "--iterations N", rest.iterations,
-            "Calls for each half of a row, instead of --seconds", integer_between(1, kMostCalls))
+            "Number of timed calls for each half of a row, instead of --seconds",
+            integer_between(1, kMostCalls))
       ->excludes(seconds);
   add_value(app, "--warmup N", rest.warmup,
             "Minimum number of calls before the timed calls; default 5",
             integer_between(0, kMostCalls));
-  add_switch(app, "check", "Check the first result of each half of a row", rest.check);
+  add_switch(app, "check", "Check the first result out of place and in place of each row",
+             rest.check);
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
   add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");
   add_value(app, "--csv FILE", rest.csv, "Write the rows to FILE as CSV");

@@ -187,9 +187,9 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
     const HostFacts& facts = cluster.facts[static_cast<std::size_t>(step.host)];
     if (!facts.is_root && !facts.has_sudo)
       throw Error(
-          fmt::format("{}: sudo asks for a password there, which cannot be entered; nothing was "
-                      "changed. Log in as root, allow this user sudo without a password, or run "
-                      "the commands by hand (without --auto-setup)",
+          fmt::format("{}: sudo on this host asks for a password, which cannot be entered; nothing "
+                      "was changed. Log in as root, allow this user sudo without a password, or "
+                      "run the commands by hand (without --auto-setup)",
                       facts.host));
   }
   const std::string wanted =

@@ -273,7 +273,7 @@ constexpr double kLongest = 31'536'000;
 void add_where(CLI::App& app, LaunchFlags& flags) {
   flags.which.patience = flags.run.patience;
   hosts::add_flags(app, flags.which, "a machine may take to become ready");
-  app.add_flag("--slurm", flags.slurm, "The machines of this Slurm allocation")
+  app.add_flag("--slurm", flags.slurm, "Run on the machines of this Slurm allocation")
       ->excludes("--hosts")
       ->excludes("--hostfile")
       ->option_text(" ");
@@ -300,11 +300,11 @@ void add_what(CLI::App& app, LaunchFlags& flags) {
   add_value(app, "--backend NAME", flags.backend,
             "MLX's own backend that the programs use: ring, jaccl, jaccl-ring,\nnccl, or mpi, "
             "whose mpirun starts the ranks (Open MPI's or\nMPICH's, with "
-            "MCCL_BACKEND=mpi);\ndefault, any: nccl if MLX is built for CUDA, otherwise ring");
+            "MCCL_BACKEND=mpi).\nDefault, any: nccl if MLX is built for CUDA, otherwise ring");
   add_value(app, "--mpi-arg ARG", flags.mpi_arguments,
             "Arguments for mpirun, with --backend mpi, quoted as in a shell; may\nbe repeated");
   add_value(app, "--connections-per-ip N", flags.request.connections_per_address,
-            "Connections of MLX's ring per address; default 1", integer_between(1, 64));
+            "Connections per address in MLX's ring; default 1", integer_between(1, 64));
   add_value(app, "-p,--starting-port PORT", flags.run.starting_port,
             fmt::format("First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two\n"
                         "ports below it. Default: free ports if all ranks run on this\n"

@@ -39,15 +39,15 @@ model are called facts. A job measures them when it starts. This command assumes
 The table:
   size, count      as in mccl bench
   algorithm        the schedule; chunk: the largest message or piece of a transfer
-  steps            steps of the rank that has most; ~ marks an estimate
-  sent, received   bytes through links, on the rank that has most
+  steps            steps of the rank with the most steps; ~ marks an estimate
+  sent, received   bytes through links, on the rank with the most bytes
   published, read  bytes that a rank writes into its own window, and reads from the windows of the
                    other ranks on its node; a window is memory that the ranks of a node share
   time             predicted time; algbw, busbw: as in mccl bench
 --compare shows "left out" beside algorithms that are cheaper than the chosen one but not allowed:
 on cables, algorithms for which other ranks would forward data; if all ranks share a window,
-algorithms over links; and further ones if the codec or a small sum determines the algorithm. With
-many ranks, schedules are built only for the root and some other ranks.
+algorithms over links; and all others if a codec requires the algorithm hierarchical, or a small sum
+the algorithm direct. With many ranks, schedules are built only for the root and some other ranks.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine

@@ -307,8 +307,7 @@ std::string how_to_install(const std::string& host) {
       "install the same build on the host: run make wheel in the sources of MCCL on this machine, "
       "copy the wheel with scp build/wheels/mccl_engine-*.whl {}: and run pip install "
       "--force-reinstall ./mccl_engine-*.whl on the host; ssh must find mccl in its PATH, or "
-      "beside the "
-      "\"python\" of the hostfile",
+      "beside the \"python\" of the hostfile",
       host);
 }
 

@@ -95,7 +95,7 @@ TEST_F(LaunchContact, BlamesTheNetworkForABreakDuringSilence) {
   contact_.broke(at(25), "Timeout, server b not responding.");
   contact_.ending(at(25.1));
   EXPECT_TRUE(ranks_lost());
-  EXPECT_THAT(text(), AllOf(HasSubstr("b: nothing was received from it since "),
+  EXPECT_THAT(text(), AllOf(HasSubstr("b: nothing was received from this host since "),
                             HasSubstr("for 20.0 s"), HasSubstr("network"), HasSubstr("ssh b"),
                             HasSubstr("a larger --silence, now 20 s, allows")));
 }

@@ -83,10 +83,11 @@ TEST(SightReport, AShortWaitIsHealthy) {
 TEST(SightReport, ALongWaitNamesTheRankThatIsLateAndItsProcess) {
   const std::vector<JobReport> jobs = assess({rank_of(2), parse_status(kStatus, "rank 0")}, 20);
   EXPECT_EQ(jobs[0].health, Health::stuck);
-  EXPECT_THAT(jobs[0].findings,
-              ElementsAre("rank 0 has waited 20.5 s in all_reduce #5 (sum of 2 f32) of group "
-                          "'pair' for rank 2 (process 42 has made no call there since barrier "
-                          "#4)"));
+  EXPECT_THAT(
+      jobs[0].findings,
+      ElementsAre("rank 0 has waited 20.5 s in all_reduce #5 (sum of 2 f32) of group "
+                  "'pair' for rank 2 (process 42 has made no call in that group since barrier "
+                  "#4)"));
 }
 
 TEST(SightReport, NamesTheHostOfARankElsewhere) {

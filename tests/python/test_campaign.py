@@ -64,7 +64,7 @@ DOWN = with_fault(Fault.DOWN)
 TOLD_OF_DOWN = (
     finding("host-unreachable", "b"), finding("cable-cut", "a"), finding("cable-cut", "c"),
 )  # fmt: skip
-NOT_STARTED = "mccl launch: nothing was started:\n  {}: it cannot be reached"
+NOT_STARTED = "mccl launch: nothing was started:\n  {}: the host cannot be reached"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_leftover_processes_are_a_fault():
 
 
 def test_config_must_name_the_host_that_does_not_answer():
-    error = "some hosts cannot be queried:\n  {}: it cannot be reached"
+    error = "some hosts cannot be queried:\n  {}: the host cannot be reached"
 
     def told(name: str) -> Config:
         answer = {"error": error.format(name)}

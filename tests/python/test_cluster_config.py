@@ -276,7 +276,7 @@ def answered(answer):
     with ring.with_odd_probe("b", tmp_path, hangs):
         done = ring.mccl("config", *ALL, "--patience", 10, status=1)
     assert time.monotonic() - begin < 60
-    assert "b: it did not finish reporting its facts in 10 s; it was busy with " in done.stderr
+    assert "b: the host did not report all its facts in 10 s; it was busy with " in done.stderr
 
 
 @pytest.mark.usefixtures("dot")

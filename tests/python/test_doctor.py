@@ -148,7 +148,7 @@ def test_a_host_that_does_not_answer(hosts: CabledHosts):
         found = look(hosts, "--hosts", "a")
     finally:
         hosts.use_key("client")
-    assert found == ["a: it cannot be queried"]
+    assert found == ["a: the host cannot be queried"]
 
 
 @needs_hosts
@@ -398,12 +398,12 @@ def test_a_host_without_mccl(hosts: CabledHosts):
     with served(hosts, "b"):
         done = hosts.mccl("doctor", *ALL, "--json", status=1)
         refused = hosts.mccl("config", *ALL, status=1)
-    assert faults(done) == ["b: mccl is not installed there"]
+    assert faults(done) == ["b: mccl is not installed on this host"]
     answer = json.loads(done.stdout)
     assert {(path["from"], path["to"]) for path in answer["paths"]} == {("a", "c"), ("c", "a")}
     cure = answer["findings"][0]["cure"]
     assert "scp build/wheels/mccl_engine-*.whl b:" in cure and "pip install" in cure
-    assert "b: mccl is not installed there; install the same build" in refused.stderr
+    assert "b: mccl is not installed on this host; install the same build" in refused.stderr
 
 
 def test_help_teaches():

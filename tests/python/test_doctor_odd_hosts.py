@@ -91,7 +91,7 @@ def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
     ("last", "what"),
     [
         ("os.kill(os.getppid(), 9); probe.kill(); os.kill(os.getpid(), 9)", "lost"),
-        ("time.sleep(1000)", "it stopped answering"),
+        ("time.sleep(1000)", "the host stopped answering"),
     ],
     ids=["killed", "silent"],
 )
@@ -164,7 +164,9 @@ def answered(answer):
 """
     with pair.with_odd_probe("b", tmp_path, other):
         done = pair.mccl("doctor", *PAIR, "--json", status=1)
-    assert findings(done) == ["b: its mccl is a different build, which uses a different protocol"]
+    assert findings(done) == [
+        "b: the host has a different build of mccl, which uses a different protocol"
+    ]
     assert "make wheel" in done.stdout
 
 
@@ -435,8 +437,8 @@ def commands() -> list[list[str]]:
 def test_an_ssh_that_never_answers_is_given_up(pair: CabledHosts):
     with silent(pair, "b", "71234.5"):
         done = pair.mccl("doctor", *PAIR, "--json", "--patience", 8, status=1)
-    assert findings(done) == ["b: it cannot be queried"]
-    assert "it did not answer in 8 s" in done.stdout
+    assert findings(done) == ["b: the host cannot be queried"]
+    assert "the host did not answer in 8 s" in done.stdout
     assert ["sleep", "71234.5"] not in commands()
 
 

@@ -204,7 +204,9 @@ def test_a_host_that_forwards_nothing_is_named(hosts):
     finally:
         hosts.sshd_options.pop("c")
         hosts.serve_again("c")
-    assert re.search(r"mccl launch: c: it does not reach the host of rank 0.*mccl://", done.stderr)
+    assert re.search(
+        r"mccl launch: c: this host does not reach the host of rank 0.*mccl://", done.stderr
+    )
 
 
 def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path: Path):

@@ -198,7 +198,7 @@ def test_one_host_that_hangs_is_the_one_that_is_reported(hosts):
 def test_a_hanging_start_up_file_is_reported_with_the_patience(hosts, bashrc):
     bashrc("sleep 1000\n")
     done = launch(hosts, "--hosts", "a", "--patience", 2, "true", status=1)
-    assert "a: it did not answer in 2 s; try: ssh a true; --patience" in done.stderr
+    assert "a: the host did not answer in 2 s; try: ssh a true; --patience" in done.stderr
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
@@ -276,7 +276,7 @@ def test_a_quiet_ssh_still_says_the_cause(hosts):
     hosts.use_key("stranger")
     hosts.config.write_text("LogLevel QUIET\n" + hosts.config.read_text())
     done = launch(hosts, "--hosts", "a", "true", status=1)
-    assert "a: it accepts none of your keys" in done.stderr
+    assert "a: the host accepts none of your keys" in done.stderr
 
 
 def test_a_connection_that_ends_before_the_job_begins_is_named(hosts):

@@ -184,7 +184,7 @@ struct Outcome {
 };
 
 std::string_view word_of(Outcome::Kind kind) {
-  constexpr std::array<std::string_view, 3> kWords = {"good", "failed", "not there"};
+  constexpr std::array<std::string_view, 3> kWords = {"good", "failed", "not available"};
   return kWords[static_cast<std::size_t>(kind)];
 }
 

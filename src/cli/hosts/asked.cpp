@@ -33,13 +33,13 @@ Finding finding_of_unreached(const Asked& asked) {
             .severity = Severity::problem,
             .what = asked.fault,
             .where = text_of(asked.host),
-            .why = "programs that use MCCL cannot run there, and the host cannot be checked",
+            .why = "programs that use MCCL cannot run on this host, and the host cannot be checked",
             .cure = cluster::how_to_install(asked.host.name)};
   return {.id = "host-unreachable",
           .severity = Severity::problem,
-          .what = "it cannot be queried",
+          .what = "the host cannot be queried",
           .where = text_of(asked.host),
-          .why = "no rank can be started there: " + asked.fault,
+          .why = "no rank can be started on this host: " + asked.fault,
           .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
                               asked.host.name)};
 }

@@ -211,10 +211,11 @@ void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t
 
 std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) const {
   const Line& line = *lines_[host];
-  if (line.is_missing) return "mccl is not installed there";
-  if (line.other_build) return "its mccl is a different build, which uses a different protocol";
+  if (line.is_missing) return "mccl is not installed on this host";
+  if (line.other_build)
+    return "the host has a different build of mccl, which uses a different protocol";
   if (line.heard_bytes > kMostSaid)
-    return "its mccl probe sent more output than the facts of any host need";
+    return "mccl probe on this host sent more output than the facts of any host need";
   if (!line.odd.empty())
     return fmt::format("{} probe on this host sent an invalid answer: {}", line.program,
                        in_quotes(line.odd));
@@ -223,9 +224,9 @@ std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) c
                                 : fmt::format("{} probe does not run on this host: {}",
                                               line.program, error_text(*line.session));
   if (line.program.empty())
-    return fmt::format("it did not answer in {} s; try: ssh {} true", patience.count(),
+    return fmt::format("the host did not answer in {} s; try: ssh {} true", patience.count(),
                        asked_[host].host.name);
-  return fmt::format("it did not finish reporting its facts in {} s; it was busy with {}",
+  return fmt::format("the host did not report all its facts in {} s; it was busy with {}",
                      patience.count(), line.busy.empty() ? "its start-up" : line.busy);
 }
 
@@ -296,8 +297,8 @@ void Inquiry::give_up(std::size_t host) {
   if (asked.ports.empty()) return;
   Line& line = *lines_[host];
   asked.lost = line.session && line.session->ended()
-                   ? "the connection to it was lost during the tests"
-                   : "it stopped answering during the tests";
+                   ? "the connection to this host was lost during the tests"
+                   : "the host stopped answering during the tests";
   asked.ports.clear();
   line.session.reset();
 }

@@ -36,29 +36,33 @@ struct Complaint {
 };
 
 constexpr std::array kComplaints = {
-    Complaint{"REMOTE HOST IDENTIFICATION HAS CHANGED",
-              "its host key differs from the known one; if the change is expected, remove the old "
-              "key with: ssh-keygen -R {}"},
+    Complaint{
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host's key differs from the known one; if the change is expected, remove the old "
+        "key with: ssh-keygen -R {}"},
     Complaint{"Host key verification failed",
-              "its host key is not known here; accept it once with: ssh {}"},
-    Complaint{"Permission denied",
-              "it accepts none of your keys; install a key there with ssh-copy-id {}, or load one "
-              "with ssh-add"},
-    Complaint{"Could not resolve hostname",
-              "that name has no address; check its spelling, /etc/hosts and ~/.ssh/config"},
+              "the host's key is not known on this machine; accept the key once with: ssh {}"},
+    Complaint{
+        "Permission denied",
+        "the host accepts none of your keys; install a key on it with ssh-copy-id {}, or load "
+        "one with ssh-add"},
+    Complaint{
+        "Could not resolve hostname",
+        "the name of the host has no address; check its spelling, /etc/hosts and ~/.ssh/config"},
     Complaint{
         "Connection refused",
-        "no ssh server answers there; start sshd (on macOS: Remote Login in the settings), or, if "
-        "it listens at another port, give the host as {}:PORT"},
+        "no ssh server answers on the host; start sshd (on macOS: Remote Login in the settings), "
+        "or, if sshd listens at another port, give the host as {}:PORT"},
     Complaint{"timed out",
-              "it cannot be reached; is it switched on and connected to this network?"},
+              "the host cannot be reached; is it switched on and connected to this network?"},
     Complaint{"No route to host",
-              "it cannot be reached; is it switched on and connected to this network?"},
+              "the host cannot be reached; is it switched on and connected to this network?"},
     Complaint{"Network is unreachable",
-              "it cannot be reached; is this machine connected to its network?"},
-    Complaint{kExchange,
-              "its ssh server drops logins repeatedly, perhaps because of many logins at the same "
-              "time (MaxStartups in sshd_config). Try again, or: ssh {}"},
+              "the host cannot be reached; is this machine connected to the host's network?"},
+    Complaint{
+        kExchange,
+        "the host's ssh server drops logins repeatedly, perhaps because of many logins at the same "
+        "time (MaxStartups in sshd_config). Try again, or: ssh {}"},
 };
 
 const Complaint* known_complaint(std::string_view complaint) {

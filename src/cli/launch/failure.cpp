@@ -122,14 +122,15 @@ std::optional<Trouble> Contact::trouble() const {
   if (!end_) return {};
   const std::string name = printable(host_.name);
   if (end_->in_silence()) {
-    return Trouble{end_->broken || answered_ == end_->answered,
-                   fmt::format("{}: nothing was received from it since {}, for {:.1f} s: the "
-                               "network to it failed, or that machine failed{}",
-                               name, time_of_day(end_->answered),
-                               seconds_between(end_->answered, end_->time), advice())};
+    return Trouble{
+        end_->broken || answered_ == end_->answered,
+        fmt::format("{}: nothing was received from this host since {}, for {:.1f} s: the "
+                    "host or the network to it failed{}",
+                    name, time_of_day(end_->answered), seconds_between(end_->answered, end_->time),
+                    advice())};
   }
   if (!end_->broken) return {};
-  return Trouble{true, fmt::format("{}: the connection to it ended: {}", name,
+  return Trouble{true, fmt::format("{}: the connection to this host ended: {}", name,
                                    explain_ssh(host_, end_->complaint))};
 }
 

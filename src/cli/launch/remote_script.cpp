@@ -136,27 +136,26 @@ std::string check_of(const RankPlan& rank, std::size_t number) {
 }
 
 constexpr std::string_view kMoreRoom =
-    "free some space there, or make sshd set another TMPDIR for its sessions (SetEnv)";
+    "free some space in it, or make sshd set another TMPDIR for its sessions (SetEnv)";
 
 /// Returns the error message for the guard's message `word`, such as "no-program", about this rank.
 std::string missing_text(std::string_view word, const RankPlan& rank) {
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
     return fmt::format(
-        "it has no directory {} that you may enter; create it there, or give another "
+        "the host has no directory {} that you may enter; create the directory, or give another "
         "with --cwd, or \"cwd\" in the hostfile",
         directory);
   }
   if (word == "no-program") {
     return fmt::format(
-        "it has no program {} that you may run; install it there, or give the full "
+        "the host has no program {} that you may run; install the program, or give its full "
         "path (for Python: --python, or \"python\" in the hostfile)",
         in_quotes(rank.argv.front()));
   }
   if (const std::string* script = script_of(rank)) {
     return fmt::format(
-        "it has no script {} in {}; copy it there, or give another "
-        "directory with --cwd",
+        "the host has no script {} in {}; copy the script, or give another directory with --cwd",
         in_quotes(*script), directory);
   }
   return {};
@@ -325,7 +324,7 @@ void GuardReport::take(std::string_view word, const std::string& rest,
   if (word == "mccl") mccl = rest;
   if (word == "full")
     faults.push_back(
-        fmt::format("it cannot write the job's files to {}: no space is left there; {}",
+        fmt::format("the host cannot write the job's files to {}: no space is left; {}",
                     in_quotes(rest), kMoreRoom));
   if (word == "from") {
     std::string port;
@@ -352,7 +351,7 @@ std::string GuardReport::fault_of_folder(std::string_view complaint) const {
   std::string_view cause = last_line_of(complaint);
   if (const std::size_t colon = cause.rfind(": "); colon != cause.npos)
     cause.remove_prefix(colon + 2);
-  return fmt::format("it cannot create a folder for the job's files in {} (mktemp: {}); {}",
+  return fmt::format("the host cannot create a folder for the job's files in {} (mktemp: {}); {}",
                      in_quotes(no_folder), printable(cause), kMoreRoom);
 }
 

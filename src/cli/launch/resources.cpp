@@ -103,7 +103,7 @@ std::string why_none(BindTo bind_to, const Processors& processors,
   for (const Variables& variables : ranks)
     for (const char* name : kOfUser)
       if (variables.contains(name)) return fmt::format("{} is set", name);
-  if (processors.allowed.empty()) return "that system does not report its cores";
+  if (processors.allowed.empty()) return "the host does not report its cores";
   if (ranks.size() > processors.allowed.size() ||
       (processors.quota > 0 && static_cast<double>(ranks.size()) > processors.quota))
     return "there are more ranks than cores";
@@ -181,7 +181,7 @@ Processors processors_here() {
   const std::vector<int> all = of_control_group();
   if (!all.empty() && cores.allowed.size() < all.size())
     processors.why_not =
-        fmt::format("an affinity is already set (for example by taskset: {} of {})",
+        fmt::format("an affinity is already set, for example by taskset, to cores {} of {}",
                     list_of(cores.allowed), list_of(all));
   return processors;
 }

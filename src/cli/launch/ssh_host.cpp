@@ -98,8 +98,9 @@ class SshHost final : public RunningHost {
       const std::string& complaint = connection->session.complaint();
       if (!connection->session.ended()) continue;
       if (state_ != State::late || !complaint.empty()) return explain_ssh(host_, complaint);
-      return fmt::format("it did not answer in {} s; try: ssh {} true; --patience allows more time",
-                         options_.patience, host_.name);
+      return fmt::format(
+          "the host did not answer in {} s; try: ssh {} true; --patience allows more time",
+          options_.patience, host_.name);
     }
     return {};
   }
@@ -131,7 +132,7 @@ class SshHost final : public RunningHost {
     if (!files.devices.empty()) texts.emplace_back(kDevicesFile, files.devices);
     Processors& processors = report_.processors;
     if (report_.taskset.empty())
-      processors.why_not = "it has no program \"taskset\", or does not run Linux";
+      processors.why_not = "the host has no program \"taskset\", or does not run Linux";
     const std::vector<Binding> bindings = bindings_of(options_.bind_to, processors, variables);
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       RankPlan rank = *ranks_[i];

@@ -105,14 +105,14 @@ class StoreWays {
           way->port == 0
               ? fmt::format(
                     "\"mccl forward\", which checks whether this host reaches the host of rank 0, "
-                    "does not run there ({}); install the same version of MCCL on both hosts",
+                    "does not run on this host ({}); install the same version of MCCL on both "
+                    "hosts. If this host cannot connect to the host of rank 0,",
                     printable(last_line_of(way->forwarder.complaint())))
-              : "it does not reach the host of rank 0, and ssh does not forward sockets between "
-                "these hosts (see AllowStreamLocalForwarding and AllowTcpForwarding in "
-                "sshd_config)";
+              : "this host does not reach the host of rank 0, and ssh does not forward sockets "
+                "between these hosts (see AllowStreamLocalForwarding and AllowTcpForwarding in "
+                "sshd_config), so";
       complaints.push_back(
-          fmt::format("{}: {}. If this host cannot connect to the host of rank 0, torch programs "
-                      "need init_method=\"mccl://\" instead of env://",
+          fmt::format("{}: {} torch programs need init_method=\"mccl://\" instead of env://",
                       text_of(job_.hosts[way->host]), why));
     }
     return complaints;

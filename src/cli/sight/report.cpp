@@ -69,10 +69,10 @@ std::string whereabouts(const JobReport& job, int rank, const std::string& group
       if (group.id != group_id) continue;
       if (!group.pending.empty())
         return fmt::format("{} is in {}", process, group.pending.front().call);
-      if (group.last.empty()) return fmt::format("{} has made no call there", process);
-      return fmt::format("{} has made no call there since {}", process, group.last);
+      if (group.last.empty()) return fmt::format("{} has made no call in that group", process);
+      return fmt::format("{} has made no call in that group since {}", process, group.last);
     }
-    if (each.is_truncated) return fmt::format("{} is in no call of it", process);
+    if (each.is_truncated) return fmt::format("{} is in no call of that group", process);
     return fmt::format("{} has not created that group, or has destroyed it", process);
   }
   return {};

@@ -141,7 +141,8 @@ std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
   const Fields fields(object, who);
   fields.require_format("mccl others");
   if (object.contains("trouble"))
-    throw InvalidArgument(fmt::format("{} cannot ask them: {}", who, fields.text("trouble")));
+    throw InvalidArgument(
+        fmt::format("{} cannot query the other ranks: {}", who, fields.text("trouble")));
   std::vector<RankAnswer> others;
   for (json each : fields.list("ranks")) {
     const Fields other(each, who);
