@@ -46,7 +46,7 @@ void* SharedLibrary::find(const char* symbol) const { return ::dlsym(handle_, sy
 
 void* SharedLibrary::require(const char* symbol) const {
   if (void* const found = find(symbol)) return found;
-  throw LoadError(fmt::format("{} has no {}", path_, symbol), symbol);
+  throw LoadError(fmt::format("{} lacks the symbol {}", path_, symbol), symbol);
 }
 
 void* SharedLibrary::variable(const char* symbol) const {

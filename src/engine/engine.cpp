@@ -272,7 +272,7 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
 
 void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
   const GroupRank rank = group->membership().rank;
-  if (!group->mark_failed(aborted("rank {} aborted it: {}", rank, reason))) return;
+  if (!group->mark_failed(aborted("rank {} aborted the group: {}", rank, reason))) return;
   inbox_.abort(group);
   driver_.wake();
 }

@@ -45,14 +45,15 @@ std::string list(const Standings& standings, Standing which) {
 void check_survivors(const std::string& call, GroupRank self, const Standings& standings) {
   if (standings[self] != Standing::present) {
     throw PeerError(fmt::format(
-        "{} failed: another rank could not reach this rank, so the others go on without it; end "
-        "this process and restart it to join a new job",
+        "{} failed: another rank could not reach this rank, so the other ranks continue without "
+        "this rank; end this process and restart it to join a new job",
         call));
   }
   if (may_go_on(standings)) return;
   throw PeerError(fmt::format(
       "{} failed: this rank reaches too few of the ranks that may be alive (reached: {}; not "
-      "reached: {}), and the others may go on without it; check the network between them",
+      "reached: {}), and the ranks not reached may continue without this rank; check the network "
+      "between the ranks",
       call, list(standings, Standing::present), list(standings, Standing::silent)));
 }
 

@@ -46,14 +46,14 @@ void Engine::start_metrics_server() {
   const std::string address = config.metrics_addr.empty() ? "127.0.0.1" : config.metrics_addr;
   try {
     metrics_server_.emplace(address, port, [this] { return figures(); });
-    log_.info("serves its metrics at port {} of {}", port, address);
+    log_.info("this rank serves its metrics at port {} of {}", port, address);
   } catch (const transport::tcp::BindError& error) {
     log_.warn(
-        "serves no metrics: {}; check MCCL_METRICS_ADDR, or choose another MCCL_METRICS_PORT, to "
-        "which rank {} adds {}",
+        "this rank serves no metrics: {}; check MCCL_METRICS_ADDR, or choose another "
+        "MCCL_METRICS_PORT (rank {} listens on that port plus {})",
         error.what(), rank(), rank());
   } catch (const std::exception& error) {
-    log_.warn("serves no metrics at port {}: {}", port, error.what());
+    log_.warn("this rank serves no metrics at port {}: {}", port, error.what());
   }
 }
 

@@ -101,7 +101,7 @@ void Engine::hear_and_connect(Clock::time_point now) {
   for (const auto& [peer, reason] : links_.take_lost()) {
     if (!peers_.connected(peer)) continue;
     peers_.give_up(peer, reason);
-    log_.warn("rank {} is given up: {}", peer, reason);
+    log_.warn("rank {} is considered dead: {}", peer, reason);
     lose(peer, reason, transport::Loss::silence);
     // The peer may be alive, but it can no longer reach the other ranks, so all its groups must
     // fail.
@@ -169,7 +169,7 @@ void Engine::keep_time(Clock::time_point now) {
 
 void Engine::beat(Clock::time_point now) {
   for (const Heartbeats::Silent& silent : heart_.beat(now)) {
-    log_.warn("rank {} is given up: {}", silent.peer, silent.reason);
+    log_.warn("rank {} is considered dead: {}", silent.peer, silent.reason);
     lose(silent.peer, silent.reason, transport::Loss::silence);
   }
   if (memory_->arena) memory_->arena->collect();

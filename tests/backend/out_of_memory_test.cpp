@@ -62,7 +62,8 @@ TEST(OutOfMemory, InInternalStructuresFailsTheGroupsAndNotTheProcess) {
                     doomed->abort(std::string(kReason, 'x'));
                     while (context.world()->failure().empty()) std::this_thread::yield();
                   } else {
-                    const std::string text = "rank 0 aborted it: " + std::string(kReason, 'x');
+                    const std::string text =
+                        "rank 0 aborted the group: " + std::string(kReason, 'x');
                     failing_size = text.size() + 1;
                     char token = 0;
                     context.world()->send({&token, 1, DType::u8}, 0, 0).wait();

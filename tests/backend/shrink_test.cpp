@@ -211,7 +211,7 @@ TEST_P(Shrink, NeverLeavesTwoGroupsOfRanksThatLive) {
   // have excluded it.
   const std::string error = job.line(2, seconds(60));
   EXPECT_TRUE(error.find("this rank reaches too few") != std::string::npos ||
-              error.find("the others go on without it") != std::string::npos)
+              error.find("the other ranks continue without this rank") != std::string::npos)
       << error;
   for (int rank = 0; rank < 3; ++rank) job.signal(rank, SIGKILL);
 }

@@ -185,7 +185,7 @@ def test_news_of_a_failure_bypasses_a_stopped_rank() -> None:
     with WiredHosts(4, ring(4)) as hosts:
         ranks = hosts.start_all(sys.executable, PROGRAMS / "beside_a_stopped_rank.py")
         ends = lines_of_ends([ranks[rank] for rank in (0, 2, 3)])
-        assert all("rank 2 aborted it: it has had enough" in line for line in ends), ends
+        assert all("rank 2 aborted the group: it has had enough" in line for line in ends), ends
 
 
 @pytest.mark.parametrize("what", ["sums", "messages", "elsewhere"])

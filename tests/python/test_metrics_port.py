@@ -215,7 +215,7 @@ def test_a_taken_port_is_a_warning_and_the_job_runs():
         )
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stderr.splitlines() if "no metrics" in line]
-    assert any(f"rank 1] serves no metrics: cannot listen on 127.0.0.1:{number}" in line
+    assert any(f"rank 1] this rank serves no metrics: cannot listen on 127.0.0.1:{number}" in line
                for line in warnings)  # fmt: skip
     assert all("choose another MCCL_METRICS_PORT" in line for line in warnings)
 

@@ -31,7 +31,8 @@ CudaDriver load() {
     if (error.symbol().empty())
       throw InvalidArgument(fmt::format("this host has no CUDA driver ({})", error.what()));
     throw InvalidArgument(fmt::format(
-        "the CUDA driver libcuda.so.1 has no {}: CUDA 12 or newer is needed", error.symbol()));
+        "the CUDA driver libcuda.so.1 lacks the function {}: install a driver for CUDA 12 or newer",
+        error.symbol()));
   }
 }
 

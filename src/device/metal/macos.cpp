@@ -209,7 +209,8 @@ class KernelsOfMetal final : public Kernels {
     const auto found = pipelines_.find(name);
     if (found != pipelines_.end()) return found->second;
     const Owned function(send<void*>(library_.get(), "newFunctionWithName:", string_of(name)));
-    if (!function.get()) throw Error(fmt::format("Metal: the kernels have no {}", name));
+    if (!function.get())
+      throw Error(fmt::format("Metal: the library of kernels has no function {}", name));
     void* error = nullptr;
     void* const pipeline = send<void*>(
         device_.get(), "newComputePipelineStateWithFunction:error:", function.get(), &error);

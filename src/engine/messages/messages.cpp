@@ -233,8 +233,8 @@ std::string Messages::why_late(const Operation& late) const {
     return late.message.number == 0 ? "and no message arrived" : "and its sender stopped sending";
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.message.number)) {
     return fmt::format(
-        "and its receiver has not posted a receive; until then, at most {} bytes of messages may "
-        "be in flight, counting {} bytes more for each message",
+        "and its receiver has not posted a receive; until it does, at most {} bytes of messages "
+        "may be in flight, and each message counts {} bytes more than its size",
         kEagerCredit, kEagerOverhead);
   }
   return "and its receiver has not read all of it";

@@ -134,7 +134,7 @@ std::string_view ControlConnection::send(const ControlMessage& message) noexcept
   try {
     append(unsent_, message);
   } catch (const std::exception&) {
-    return "this rank has no memory for a message to it";
+    return "this rank has no memory left for a message to that rank";
   }
   flush();
   return {};

@@ -103,7 +103,7 @@ class Reducer final : public Unit {
     }
     throw Error(
         fmt::format("{}: cannot allocate {} bytes of shared memory for reductions on the GPU; set "
-                    "reduce_on=cpu to reduce without it",
+                    "reduce_on=cpu to reduce on the CPU",
                     driver_->name(), 2 * buffers.bytes));
   }
 

@@ -67,10 +67,10 @@ TEST(Failure, OfAMessageIsDescribedInFullOnlyOnTheDetectingRank) {
 }
 
 TEST(Failure, DoesNotChangeACompleteReason) {
-  const Failure aborted{FailureKind::aborted, "rank 2 aborted it: enough"};
-  EXPECT_EQ(describe(aborted), "rank 2 aborted it: enough");
+  const Failure aborted{FailureKind::aborted, "rank 2 aborted the group: enough"};
+  EXPECT_EQ(describe(aborted), "rank 2 aborted the group: enough");
   EXPECT_EQ(describe(aborted, sum(2), GroupRank(0), "failed"),
-            "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 2 aborted it: enough");
+            "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 2 aborted the group: enough");
 }
 
 TEST(Failure, OfTheGroupNamesTheDetectingRankAndTheNextStep) {
