@@ -100,8 +100,8 @@ std::size_t RdmaLink::borrowed() const {
 
 std::span<const std::byte> RdmaLink::peek(std::size_t at_least) {
   if (at_least > kPeekBytes) {
-    throw InvalidArgument(
-        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, kPeekBytes, description()));
+    throw InvalidArgument(fmt::format("cannot peek at {} bytes: the buffer holds at most {} ({})",
+                                      at_least, kPeekBytes, description()));
   }
   at_least = std::max<std::size_t>(at_least, 1);
   if (here() < at_least) pair_->poll();

@@ -216,7 +216,8 @@ bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point n
   if (in_doubt && !std::exchange(begun.in_doubt, true))
     begun.deadline = std::max(begun.deadline, now + kTidying);
   if (in_doubt && now < begun.deadline) return false;
-  if (in_doubt) begun.pair->give_up("the last message of the greeting was lost in transit");
+  if (in_doubt)
+    begun.pair->give_up("the last message of the connection set-up was lost in transit");
   if (begun.pair->is_open() || in_doubt) {
     event.link = std::make_unique<RdmaLink>(begun.station, std::move(begun.pair), begun.path);
   } else if (!begun.pair->ended().empty()) {

@@ -134,8 +134,8 @@ std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
 
 std::span<const std::byte> ShmLink::peek(std::size_t at_least) {
   if (at_least > ring_bytes_) {
-    throw InvalidArgument(
-        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, ring_bytes_, description()));
+    throw InvalidArgument(fmt::format("cannot peek at {} bytes: the buffer holds at most {} ({})",
+                                      at_least, ring_bytes_, description()));
   }
   return arrived(std::max<std::size_t>(at_least, 1));
 }
@@ -165,7 +165,7 @@ std::size_t ShmLink::read(std::span<std::byte> destination) {
 }
 
 std::string ShmLink::description() const {
-  return fmt::format("shared memory at {} with {}", place_.offset, peer_);
+  return fmt::format("shared memory at offset {}, with {}", place_.offset, peer_);
 }
 
 std::size_t RingWriter::write(std::span<const std::byte> first, std::span<const std::byte> second) {

@@ -175,8 +175,8 @@ void TcpLink::make_room(std::size_t bytes) {
 
 std::span<const std::byte> TcpLink::peek(std::size_t at_least) {
   if (at_least > kBufferBytes) {
-    throw InvalidArgument(
-        fmt::format("peek of {} bytes: at most {} fit ({})", at_least, kBufferBytes, description_));
+    throw InvalidArgument(fmt::format("cannot peek at {} bytes: the buffer holds at most {} ({})",
+                                      at_least, kBufferBytes, description_));
   }
   at_least = std::max<std::size_t>(at_least, 1);
   if (buffered() < at_least) {

@@ -223,7 +223,7 @@ SecureStream::State SecureStream::advance() {
     }
   }
   if (!encryption_->has_certificates() && SSL_session_reused(ssl_) != 1)
-    return fail("it did not prove the key of the connection");
+    return fail("it did not prove that it knows the key of the connection");
   const State confirmed = encryption_->has_certificates() ? confirm() : State::open;
   if (confirmed == State::failed) return confirmed;
   const int error = flush();
@@ -263,7 +263,7 @@ SecureStream::Key SecureStream::proof_of(Role role) const {
                                  kProofLabel.size(), nullptr, 0, 0) != 1 ||
       HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()), covered.data(), covered.size(),
            reinterpret_cast<unsigned char*>(proof.data()), &length) == nullptr) {
-    throw Error("OpenSSL cannot prove the key of an encrypted connection");
+    throw Error("OpenSSL cannot compute the proof of the key of an encrypted connection");
   }
   return proof;
 }

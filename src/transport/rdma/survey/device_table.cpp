@@ -139,7 +139,7 @@ DeviceTable parse_device_table(const std::string& text, const std::string& path,
     return depth <= kMostNesting;
   };
   const json found = json::parse(text, is_shallow, false);
-  if (found.is_discarded()) refuse(path, "is not JSON");
+  if (found.is_discarded()) refuse(path, "the file is not JSON");
   const std::size_t ranks = rows_of(found, path, size);
   DeviceTable table(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -191,8 +191,9 @@ void require_shape(const std::string& path, const DeviceTable& table, bool ring)
   const std::vector<std::string> to_a_ring = missing_in(table, true);
   throw InvalidArgument(fmt::format(
       "the table of RDMA devices {}: {}: no device joins ranks {}{}\n  Name the device at each end "
-      "of every cable there; `mccl config --hosts HOST,HOST,... --backend {} --output hosts.json` "
-      "finds out how the hosts are cabled, names any missing cable, and writes the hostfile",
+      "of every cable in the table; `mccl config --hosts HOST,HOST,... --backend {} --output "
+      "hosts.json` finds out how the hosts are cabled, names any missing cable, and writes the "
+      "hostfile",
       printable(path),
       ring ? "it is not a ring (MLX_JACCL_RING, MCCL_RDMA_RING)"
            : "it is neither a mesh, with a device from every rank to every other, nor a ring",

@@ -377,7 +377,7 @@ std::shared_ptr<Verbs> load(std::string& why) {
     return std::make_shared<VerbsLibrary>();
   } catch (const LoadError& error) {
     why = error.symbol().empty() ? fmt::format("there is no {} ({})", kFile, kAdvice)
-                                 : fmt::format("{} has no {}", kFile, error.symbol());
+                                 : fmt::format("{} lacks the function {}", kFile, error.symbol());
     return nullptr;
   }
 }
