@@ -62,7 +62,8 @@ TEST(Reach, InfoHasALineForEachRoute) {
   const std::string shared = said_by_ranks("auto", "INFO");
   EXPECT_THAT(shared, HasSubstr("rank 0] rank 1: shared memory\n"));
   EXPECT_THAT(shared, HasSubstr("rank 1] rank 0: shared memory\n"));
-  EXPECT_THAT(shared, ContainsRegex("rank 0] runs on [^ ]+ and listens at 127.0.0.1:[0-9]+;"));
+  EXPECT_THAT(shared,
+              ContainsRegex("rank 0] this rank runs on [^ ]+ and listens at 127.0.0.1:[0-9]+;"));
   EXPECT_THAT(shared, Not(HasSubstr("connection 1")));
   const std::string tcp = said_by_ranks("tcp", "INFO");
   EXPECT_THAT(tcp, HasSubstr("rank 0] rank 1: tcp, 1 link, lo"));

@@ -152,7 +152,7 @@ def unreached_ranks(job: Run) -> set[str]:
     ranks = re.findall(r"connect to rank (\d+)\b", text)
     ranks += re.findall(r"could not reach the store of rank (\d+)\b", text)
     # This error suspects the firewall of its own host.
-    ranks += re.findall(r"\brank (\d+) waited .*reach port \d+ here \(firewall\b", text)
+    ranks += re.findall(r"\brank (\d+) waited .*reach port \d+ of this rank \(firewall\b", text)
     for several in re.findall(r"\branks? ([\d, and]+) ha(?:s|ve) not", text):
         ranks += re.findall(r"\d+", several)
     return {job.names[int(rank)] for rank in ranks if int(rank) < len(job.names)}

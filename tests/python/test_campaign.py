@@ -132,8 +132,8 @@ def test_a_job_behind_a_firewall_runs_or_names_the_unreachable_rank():
         ("rank 2 could not connect to rank 0 within 9 s", {"a"}),
         ("could not reach the store of rank 1 at", {"b"}),
         ("for all ranks: ranks 1 and 2 have not arrived; 0 has", {"b", "c"}),
-        ("rank 2 waited 9 s: rank 0 has not connected; can they reach port 5 here "
-         "(firewall; MCCL_PORT_BASE fixes the port)?", {"a", "c"}),
+        ("rank 2 waited 9 s: rank 0 has not connected; can they reach port 5 of this "
+         "rank (firewall; MCCL_PORT_BASE fixes the port)?", {"a", "c"}),
         ("rank 1 of 3 on b exited with status 1", set()),
     ],
 )  # fmt: skip

@@ -301,7 +301,7 @@ std::string Discovery::trouble() const {
     if (std::ranges::find(gone, rank) == gone.end()) here.push_back(rank);
   }
   if (gone.empty()) {
-    return fmt::format("all ranks are connected, but ranks {} still look for cables",
+    return fmt::format("all ranks are connected, but ranks {} are still searching for cables",
                        fmt::join(link_state_.unsettled(), ", "));
   }
   std::string tried;

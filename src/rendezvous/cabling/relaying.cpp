@@ -10,7 +10,8 @@
 namespace mccl::rendezvous {
 
 void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards) {
-  log_.debug("relays a connection from rank {} to rank {} through rank {}", from, to, onwards.peer);
+  log_.debug("this rank relays a connection from rank {} to rank {} through rank {}", from, to,
+             onwards.peer);
   connections_.push_back({from, to, std::move(socket), Dial(std::move(onwards)), {}});
 }
 

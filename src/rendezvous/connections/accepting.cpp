@@ -49,10 +49,10 @@ std::string what_to_do(int error) {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
   return fmt::format(
-      "this process may have {} files and connections open (ulimit -n); raise the limit, up to {} "
-      "here, or close files",
+      "this process may have {} files and connections open (ulimit -n, whose hard limit is {}); "
+      "raise the limit, or close files",
       limit.rlim_cur,
-      limit.rlim_max == RLIM_INFINITY ? "any number" : fmt::format("{}", limit.rlim_max));
+      limit.rlim_max == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit.rlim_max));
 }
 
 std::string host_of(const Address& address) {

@@ -323,9 +323,9 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
     } catch (const BindError& error) {
       if (port != 0 && error.code == EADDRINUSE && !is_port_given(config)) {
         log.info(
-            "port {} (MCCL_PORT_BASE, {} when not set, plus the rank) is taken, perhaps by another "
-            "job on this host: this rank listens on a free port instead; set MCCL_PORT_BASE if a "
-            "firewall needs a fixed port",
+            "port {} (the default of MCCL_PORT_BASE, {}, plus the rank) is taken, perhaps by "
+            "another job on this host: this rank listens on a free port instead; set "
+            "MCCL_PORT_BASE if a firewall needs a fixed port",
             port, config.port_base);
         port = 0;
         continue;
@@ -351,9 +351,10 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
   }
   std::vector<std::string> places;
   for (const Listener& listener : binding.listeners) places.push_back(listener.address().text());
-  log.info("runs on {} and listens at {}; addresses published to the other ranks, best first: {}",
-           host_name(), fmt::join(places, ", "),
-           fmt::join(descriptions_of(binding, interfaces), ", "));
+  log.info(
+      "this rank runs on {} and listens at {}; addresses published to the other ranks, best "
+      "first: {}",
+      host_name(), fmt::join(places, ", "), fmt::join(descriptions_of(binding, interfaces), ", "));
   return binding;
 }
 

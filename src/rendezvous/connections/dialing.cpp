@@ -223,7 +223,7 @@ void Dial::fail(Clock::time_point now) {
   reason_ = fmt::format(
       "rank {} could not connect to rank {} within {:.1f} s. Tried {}. {}", request_.self.rank,
       request_.peer, seconds_between(begun_, now),
-      tried.empty() ? "nothing: that rank published no address that is usable here" : tried,
+      tried.empty() ? "nothing: that rank published no address that this rank can use" : tried,
       advice());
 }
 
@@ -239,8 +239,8 @@ std::string Dial::advice() const {
   }
   if (met) {
     return fmt::format(
-        "Something listens there, so no firewall is in the way: check that it is rank {} of this "
-        "job, that it runs, and that every rank has the same MCCL_JOB_KEY",
+        "A program accepts connections at that address, so no firewall is in the way: check that "
+        "it is rank {} of this job and not stopped, and that every rank has the same MCCL_JOB_KEY",
         request_.peer);
   }
   return fmt::format(

@@ -202,7 +202,7 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   key_.rail = reader.number<std::uint8_t>();
   key_.group = reader.number<std::uint64_t>();
   if (role != kDialerRole || purpose >= transport::kPurposeCount)
-    return refuse(Refusal::noise, "its hello is malformed");
+    return refuse(Refusal::noise, "its first message is malformed");
   key_.purpose = static_cast<transport::Purpose>(purpose);
   // The ranks and the size are read from the transcript once they are proven.
   append(transcript_, message);

@@ -131,8 +131,8 @@ class Meeting {
       const auto found = parse_cores(next_part(card, '\n'));
       if (!found) {
         throw CorruptionError(
-            fmt::format("rank {} published no valid host and cores; is the store shared with "
-                        "another program?",
+            fmt::format("rank {} published an invalid description of its host and cores; is the "
+                        "store shared with another program?",
                         rank));
       }
       met_.all_have_gpus &= card == kHasGpus;
@@ -267,7 +267,8 @@ class Meeting {
     connected[static_cast<std::size_t>(o_.rank)] = true;
     throw TimeoutError(fmt::format(
         "rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for all ranks to connect: {}; are those ranks "
-        "running, and can they reach port {} here (firewall; MCCL_PORT_BASE fixes the port)?",
+        "running, and can they reach port {} of this rank (firewall; MCCL_PORT_BASE fixes the "
+        "port)?",
         o_.rank, o_.config.connect_timeout, roll_call(connected, "connected"),
         mesh_->endpoint().port));
   }

@@ -95,10 +95,12 @@ Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                  std::shared_ptr<transport::rdma::Verbs> verbs) {
   namespace rdma = transport::rdma;
   if (config.transport != "rdma" && config.transport != "auto") {
-    return {
-        rdma::card_without(fmt::format("MCCL_TRANSPORT is {} there", config.transport)), false, {}};
+    return {rdma::card_without(fmt::format("the rank's MCCL_TRANSPORT is {}", config.transport)),
+            false,
+            {}};
   }
-  if (meets_by_mpi(config)) return {rdma::card_without("MCCL_BACKEND is mpi there"), false, {}};
+  if (meets_by_mpi(config))
+    return {rdma::card_without("the rank's MCCL_BACKEND is mpi"), false, {}};
   if (one_host && config.transport == "auto")
     return {rdma::card_without("the ranks of one host share memory"), false, {}};
   std::string why;
@@ -106,7 +108,8 @@ Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
   Survey found = rdma::survey(config, rank, size, verbs, why);
   if (config.encryption != "on" || !found.has_devices) return found;
   // Encryption rules out RDMA even if MCCL_TRANSPORT is rdma; the job then fails with this reason.
-  return {rdma::card_without("RDMA does not encrypt, and MCCL_ENCRYPTION is on there"), true, {}};
+  return {
+      rdma::card_without("RDMA does not encrypt, and the rank's MCCL_ENCRYPTION is on"), true, {}};
 }
 
 std::optional<Cabling> cabling_of(const Config& config, const std::vector<int>& nodes,

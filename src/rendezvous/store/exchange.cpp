@@ -66,8 +66,8 @@ std::string_view content_of(std::string_view stage) {
 
 [[noreturn]] void refuse(std::string_view stage) {
   throw CorruptionError(
-      fmt::format("the table in the store of what the ranks publish ({}) is invalid; is the store "
-                  "shared with another program?",
+      fmt::format("the store's table of the data that the ranks publish ({}) is invalid; is the "
+                  "store shared with another program?",
                   content_of(stage)));
 }
 

@@ -80,7 +80,7 @@ std::string hear(const KeyAgreement& agreement, const std::string& name, std::st
 
 void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) {
   agreement.log.warn(
-      "no MCCL_JOB_KEY is set, and {} cannot read rank 0's key file, which only processes of the "
+      "MCCL_JOB_KEY is not set, and {} cannot read rank 0's key file, which only processes of the "
       "same host, user and container can read. The job's key is therefore in the store, and any "
       "process that reaches the store's port can join the job. To start with a key, {}",
       printable(who), kHowToMakeAKey);

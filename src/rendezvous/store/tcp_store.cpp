@@ -87,9 +87,9 @@ Entrance entrance_at(const std::string& address) {
                                 "that no firewall blocks port {}",
                                 where.port),
           .advice_when_met =
-              "Something listens there, so no firewall is in the way: check that it "
-              "is rank 0 of this job, that it runs, and that every rank has the "
-              "same MCCL_JOB_KEY",
+              "A program accepts connections at that address, so no firewall is in the way: check "
+              "that it is rank 0 of this job and not stopped, and that every rank has the same "
+              "MCCL_JOB_KEY",
           .ways = [where] {
             std::vector<Candidate> ways;
             for (const Address& each : transport::tcp::resolve(where.host, where.port))

@@ -81,7 +81,7 @@ TEST_F(RdmaDevices, TheReasonIsLoggedIfNoneIsUsable) {
 TEST_F(RdmaDevices, AreNotUsedWithEncryption) {
   config_.encryption = "on";
   const std::string table = R"([[null, ["here0", "here1"]], [["there0", "there1"], null]])";
-  const char* const reason = "RDMA does not encrypt, and MCCL_ENCRYPTION is on";
+  const char* const reason = "RDMA does not encrypt, and the rank's MCCL_ENCRYPTION is on";
   EXPECT_THAT(meet(table), ::testing::AllOf(HasSubstr("WARN"), HasSubstr(reason)));
   EXPECT_FALSE(made_);
   config_.transport = "rdma";
