@@ -46,9 +46,10 @@ std::size_t open_files() {
 }
 
 std::string open_files_advice(int error) {
-  if (error == ENFILE) return " (the limit for all processes of this host together)";
+  if (error == ENFILE)
+    return " (the host's limit for all processes together; raise it with sysctl fs.file-max)";
   if (error != EMFILE) return {};
-  return fmt::format(" (this process may have {}; raise the limit with ulimit -n)",
+  return fmt::format(" (this process may open {}; raise the limit with ulimit -n)",
                      open_files_limit());
 }
 

@@ -43,9 +43,8 @@ class Reader {
     if (value.empty()) return least;
     const auto number = parse_integer(value);
     if (number && *number >= least && *number <= most) return static_cast<int>(*number);
-    throw InvalidArgument(
-        fmt::format("{}: expected an integer from {} to {}, as {} sets it; found {}", name, least,
-                    most, launcher_, in_quotes(value)));
+    throw InvalidArgument(fmt::format("{}: expected an integer from {} to {}; found {}, set by {}",
+                                      name, least, most, in_quotes(value), launcher_));
   }
 
   int integer_or(const std::string& name, int fallback) {

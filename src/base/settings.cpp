@@ -197,7 +197,7 @@ constexpr SettingRow kRows[] = {
      {.kind = choice, .must_agree = true}},
     {"topk_ratio",
      &Config::topk_ratio,
-     "above 0, to 1",
+     "above 0, at most 1",
      "Fraction of the elements that compression=topk sends",
      {.must_agree = true, .minimum = kAboveZero, .maximum = 1}},
     {"compression_min_bytes",
