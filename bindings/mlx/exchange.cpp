@@ -51,7 +51,7 @@ void check_rows(std::string_view name, std::string_view what, const std::vector<
   for (const int each : rows) {
     if (each >= 0) continue;
     throw mccl::InvalidArgument(
-        fmt::format("{}: {}: expected numbers of rows, at least 0; found {}", name, what, rows));
+        fmt::format("{}: {}: every number of rows must be at least 0; found {}", name, what, rows));
   }
 }
 

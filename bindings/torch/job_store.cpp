@@ -105,7 +105,9 @@ c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::
     mccl::Config config = mccl::Config::from_environment();
     for (const auto& [name, value] : settings) config.set(name, value);
     const auto place = mccl::find_placement(config, mccl::process_environment());
-    TORCH_CHECK(place && place->size > 1, "mccl://: expected a job of several ranks");
+    TORCH_CHECK(place && place->size > 1,
+                "mccl:// needs a job of several ranks; start them with mccl launch, torchrun, "
+                "mpirun or srun");
     rank = place->rank;
     const auto metrics = mccl::python::shared_metrics(rank);
     const WithoutGil without_gil;

@@ -75,8 +75,8 @@ def rank_of(backend: str, text: str, size: int, source: str) -> int:
     rank = int(text)
     if rank >= size:
         raise Refusal(
-            f"{backend}: MLX_RANK is {rank}, but {source} has {size} ranks, 0 to {size - 1}; give "
-            "every rank an entry there"
+            f"{backend}: MLX_RANK is {rank}, but {source} has {size} ranks, 0 to {size - 1}; "
+            "correct one of the two"
         )
     return rank
 

@@ -99,7 +99,7 @@ def compress(
     if sharded:
         if codec == "powersgd":
             raise ValueError(
-                "powersgd works only with DistributedDataParallel; choose a codec with fully_shard"
+                "powersgd works only with DistributedDataParallel; with fully_shard, choose a codec"
             )
         return Sharded(model, codec, share, **rest)
     state: BucketState = (

@@ -208,7 +208,7 @@ def _world_of(job: backends.Job) -> Any:
             raise
     warnings.warn(
         f"this process has already joined its job with another backend than {job.backend}, and "
-        f"can join only once: the group uses the other backend. Use {job.backend} first, or set "
+        f"can join only once: the group uses the earlier backend. Use {job.backend} first, or set "
         f"MCCL_BACKEND={job.backend}",
         RuntimeWarning,
         stacklevel=2,

@@ -47,8 +47,8 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
     gather = factory(rank, size)
     if not callable(gather):
         raise ValueError(
-            "all_gather_factory: expected it to return a function of bytes and their number; it "
-            f"returned {type(gather).__name__}"
+            "all_gather_factory: expected a factory that returns a function of bytes and their "
+            f"number; it returned {type(gather).__name__}"
         )
     with contextlib.ExitStack() as stack:
         mine: dict[str, Any] = {}
