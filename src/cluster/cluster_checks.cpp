@@ -286,7 +286,7 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
          fmt::format("{}", fmt::join(of, ", ")),
          "no cable joins a machine to itself, and measurements between the two names are "
          "meaningless",
-         "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks there"});
+         "name each machine once; mccl launch --hosts NAME -n 2 starts two ranks on it"});
   }
   return findings;
 }

@@ -52,7 +52,7 @@ void check_memory(const HostFacts& facts, Findings& findings) {
   if (facts.system != System::gnu_linux) return;
   const char* why =
       "ranks of one host pass their job key through shared memory, and torch's DataLoader and NCCL "
-      "keep shared data there";
+      "keep shared data in it";
   if (!facts.shared_kib || !facts.shared_writable) {
     findings.add("shared-memory-missing", Severity::problem,
                  facts.shared_kib ? "/dev/shm cannot be written: there is no shared memory"
@@ -61,10 +61,11 @@ void check_memory(const HostFacts& facts, Findings& findings) {
                  "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; for a container: --ipc=host, or "
                  "--shm-size=1g");
   } else if (*facts.shared_kib < kLittleShared) {
-    findings.add("shared-memory-small", Severity::warning,
-                 fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), why,
-                 "remove unused files there, or run sudo mount -o remount,size=1g /dev/shm; for a "
-                 "container: --shm-size=1g");
+    findings.add(
+        "shared-memory-small", Severity::warning,
+        fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), why,
+        "remove unused files in /dev/shm, or run sudo mount -o remount,size=1g /dev/shm; for a "
+        "container: --shm-size=1g");
   }
 }
 
@@ -117,7 +118,8 @@ void check_cables(const HostFacts& facts, Findings& findings) {
       findings.add("cable-cut", Severity::problem,
                    fmt::format("{} has the address {} and no carrier", interface.name,
                                text_of(interface.ipv4().front())),
-                   "its cable is cut or unplugged, or the other end is off: no packets pass",
+                   "the cable of this interface is cut or unplugged, or the other end is off: no "
+                   "packets pass",
                    "check that both ends are plugged in and up: " +
                        command_to_show(facts.system, interface.name));
     }

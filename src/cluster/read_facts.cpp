@@ -118,7 +118,7 @@ void note_odd(HostFacts& facts, const std::string& source, const std::string& ex
                                        source, expected, in_quotes(found.substr(0, 60))),
                    .where = facts.host,
                    .why = "the facts that it provides are missing from the results",
-                   .cure = fmt::format("run {} there and check its output", source)});
+                   .cure = fmt::format("run {} on this host and check its output", source)});
 }
 
 void note_in_use(HostFacts& facts, std::string_view text, const std::string& by) {

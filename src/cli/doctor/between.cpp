@@ -113,7 +113,7 @@ Finding beside_a_job(const std::vector<HostFacts>& facts) {
     if (host.ranks > 0) names.push_back(host.host);
   return {.id = "not-timed-job",
           .severity = Severity::note,
-          .what = "links from and to these hosts were not timed, because a job runs there",
+          .what = "links from and to these hosts were not timed, because a job runs on the hosts",
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why = "timing would slow the job down, and its results would be unreliable",
           .cure = "run mccl doctor again when the job has ended, or use --measure"};

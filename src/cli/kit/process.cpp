@@ -237,10 +237,10 @@ void make_room_for_files(std::size_t files, std::string_view what, std::string_v
   const std::size_t needed = open_files() + files;
   const std::size_t limit = open_files_limit();
   if (needed <= limit) return;
-  throw Error(
-      fmt::format("{} needs {} open files, but a process here may have {}; raise the limit (ulimit "
-                  "-Hn {}, as root, or a line in /etc/security/limits.conf), or {}",
-                  what, needed, limit, needed, fewer));
+  throw Error(fmt::format(
+      "{} needs {} open files, but a process of this user may open {}; raise the limit (ulimit "
+      "-Hn {}, as root, or a line in /etc/security/limits.conf), or {}",
+      what, needed, limit, needed, fewer));
 }
 
 ChildProcess start_process(const ProcessPlan& plan) {

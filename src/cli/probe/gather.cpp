@@ -140,13 +140,14 @@ Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv)
   Captured captured =
       capture(plan, {.time = std::min(Clock::now() + kForProgram, deadline_)}, false);
   if (captured.late)
-    cluster::keep_odd(facts,
-                      {.id = "program-hangs",
-                       .severity = cluster::Severity::warning,
-                       .what = fmt::format("{} does not end", name),
-                       .where = facts.host,
-                       .why = "the facts that it provides are missing from the results",
-                       .cure = fmt::format("run {} there, and find what it waits for", name)});
+    cluster::keep_odd(
+        facts,
+        {.id = "program-hangs",
+         .severity = cluster::Severity::warning,
+         .what = fmt::format("{} does not end", name),
+         .where = facts.host,
+         .why = "the facts that it provides are missing from the results",
+         .cure = fmt::format("run {} on this host, and find what the program waits for", name)});
   return captured;
 }
 
