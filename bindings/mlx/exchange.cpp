@@ -234,7 +234,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
       if (x.ndim() < 2) {
         throw mccl::InvalidArgument(
             std::string(name()) +
-            ": an array that is mapped over its only axis has no axis left to divide");
+            ": vmap maps the only axis of the array, so no axis is left to divide");
       }
       x = mx::moveaxis(x, axis, 1, stream());
       axis = 1;

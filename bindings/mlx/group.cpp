@@ -55,8 +55,7 @@ mx::Stream MlxGroup::stream_of_cpu(mx::StreamOrDevice stream) {
   const mx::Stream chosen = mx::to_stream(stream, mx::Device::cpu);
   if (chosen.device != mx::Device::cpu) {
     throw mccl::InvalidArgument(
-        "stream: MCCL needs a CPU stream here, but this is a GPU stream; pass stream=mx.cpu, or "
-        "leave it out");
+        "stream: expected a CPU stream; found a GPU stream; pass stream=mx.cpu, or omit stream");
   }
   return chosen;
 }

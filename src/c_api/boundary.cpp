@@ -129,7 +129,7 @@ std::string_view name_of(HandleKind kind) {
     case HandleKind::work:
       return "a mccl_work";
   }
-  return "not a handle, or a destroyed one";
+  return "no valid handle (perhaps it was destroyed)";
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ NcclLibrary load() {
     return nccl;
   } catch (const LoadError& error) {
     if (!error.symbol().empty()) throw is_old(path);
-    throw InvalidArgument(fmt::format("NCCL is not found ({})", error.what()));
+    throw InvalidArgument(
+        fmt::format("NCCL is not found ({}); install NCCL 2.18 or later", error.what()));
   }
 }
 

@@ -178,9 +178,8 @@ void GroupState::learn_window() {
   if (facts.window_bytes == 0) {
     around_.log.about(membership_.name)
         .warn(
-            "group '{}' has no shared window, because one of its ranks has no memory left for it: "
-            "its "
-            "collectives use links instead",
+            "group '{}' has no window in shared memory, because one of its ranks has no memory "
+            "left for a window: collectives of the group use links instead",
             membership_.name);
     facts.nodes.clear();
   }

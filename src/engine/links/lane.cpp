@@ -135,8 +135,8 @@ Frame Lane::decode_header(std::span<const std::byte> bytes) const {
   try {
     return decode(bytes.first(kFrameBytes), payload_limit_, crc_);
   } catch (const CorruptionError& error) {
-    throw CorruptionError(
-        fmt::format("from rank {} over {}: {}", peer_, link_->description(), error.what()));
+    throw CorruptionError(fmt::format("invalid data from rank {} over {}: {}", peer_,
+                                      link_->description(), error.what()));
   }
 }
 

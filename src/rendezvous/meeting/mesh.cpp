@@ -217,7 +217,7 @@ LinkEvent Mesh::result_of(Dial& dial) {
   Socket socket = dial.take_socket();
   if (!socket) return {WorldRank(dial.peer()), dial.key(), nullptr, dial.reason()};
   if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
-    options_.log.warn("rail {} to rank {} uses {} instead of {}: {}", dial.key().rail, dial.peer(),
+    options_.log.warn("link {} to rank {} uses {} instead of {}: {}", dial.key().rail, dial.peer(),
                       dial.winner().text(), dial.first_choice().text(),
                       dial.first_choice().outcome);
   }
@@ -306,7 +306,8 @@ std::vector<std::string> Mesh::equal_ways(WorldRank peer) const {
 
 Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) {
   const int peer = to.number();
-  if (peer == options_.rank) throw InvalidArgument(fmt::format("rank {} dials itself", peer));
+  if (peer == options_.rank)
+    throw InvalidArgument(fmt::format("rank {} cannot connect to itself", peer));
   const int count = rails_of(peer);
   DialRequest request{.self = self_, .peer = peer, .key = key, .deadline = deadline};
   if (options_.wiring) {

@@ -24,15 +24,15 @@ std::int64_t counter_of(const std::string& key, const std::string& text) {
 void check_key(std::string_view key) {
   if (key.size() <= kMaxKeyBytes) return;
   throw InvalidArgument(
-      fmt::format("a store key of {} bytes (\"{}...\"): at most {} bytes are allowed", key.size(),
-                  key.substr(0, 40), kMaxKeyBytes));
+      fmt::format("a store key of {} bytes (\"{}...\") is too long: at most {} bytes are allowed",
+                  key.size(), key.substr(0, 40), kMaxKeyBytes));
 }
 
 void check_value(std::string_view key, std::string_view value) {
   if (value.size() <= kMaxValueBytes) return;
-  throw InvalidArgument(
-      fmt::format("a value of {} bytes for the store key \"{}\": at most {} bytes are allowed",
-                  value.size(), start_of(key), kMaxValueBytes));
+  throw InvalidArgument(fmt::format(
+      "a value of {} bytes for the store key \"{}\" is too long: at most {} bytes are allowed",
+      value.size(), start_of(key), kMaxValueBytes));
 }
 
 void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout) {
