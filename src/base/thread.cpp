@@ -69,9 +69,8 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
     });
   } catch (const std::system_error& error) {
     throw Error(fmt::format(
-        "cannot start the thread \"{}\": {}. The limits here: {}; a container or a service may "
-        "allow "
-        "fewer threads (pids.max of its cgroup). End other processes, or raise the limit",
+        "cannot start the thread \"{}\": {}. The limits are: {}; a container or a service may "
+        "allow fewer threads (pids.max of its cgroup). End other processes, or raise the limit",
         name, error.code().message(), limits_in_force()));
   }
 }

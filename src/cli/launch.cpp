@@ -114,8 +114,8 @@ Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Var
     const bool names_one = text.find('=') == text.npos;
     const auto [name, value] = parse_variable("--env", names_one ? text + "=" : text);
     if (names_one) {
-      throw InvalidArgument(
-          fmt::format("--env: {} is not set here; set it, or give {}=VALUE", name, name));
+      throw InvalidArgument(fmt::format(
+          "--env: {} is not set on this machine; set it, or give {}=VALUE", name, name));
     }
     variables[name] = value;
   }
@@ -288,7 +288,7 @@ void add_where(CLI::App& app, LaunchFlags& flags) {
 
 void add_what(CLI::App& app, LaunchFlags& flags) {
   add_value(app, "--env NAME=VALUE", flags.variables,
-            "NAME=VALUE for all ranks, or NAME for its value here; may be\nrepeated");
+            "NAME=VALUE for all ranks, or NAME for its value on this machine;\nmay be repeated");
   add_value(app, "--cwd DIR", flags.request.directory,
             "Directory to run in; default: this one, on all machines");
   add_value(app, "--python PATH", flags.request.python,

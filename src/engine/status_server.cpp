@@ -68,7 +68,7 @@ StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder,
     if (!by_signal_) {
       log_.warn(
           "MCCL_FLIGHT_RECORDER_SIGNAL has no effect: the program handles or ignores SIG{}; choose "
-          "the other signal, or use `mccl dump {}`",
+          "the other of USR1 and USR2, or use `mccl dump {}`",
           signal, ::getpid());
     }
   }

@@ -128,7 +128,7 @@ TEST_F(LaunchContact, AGuardThatEndedItsRanksNamesTheNetwork) {
   EXPECT_TRUE(ranks_lost());
   EXPECT_THAT(text(), AllOf(HasSubstr("b: this host ended its ranks, because it received nothing "
                                       "from the launcher for 20 s"),
-                            HasSubstr("the network between them failed")));
+                            HasSubstr("the network between this host and the launcher failed")));
 }
 
 TEST_F(LaunchContact, ReportsThatTheLauncherWasStopped) {

@@ -385,7 +385,8 @@ def test_directory_and_variables(tmp_path: Path):
 def test_a_variable_that_is_not_set_is_named():
     done = run("--env", "NOT_SET_HERE", "true", status=2)
     assert done.stderr == (
-        "mccl launch: --env: NOT_SET_HERE is not set here; set it, or give NOT_SET_HERE=VALUE\n"
+        "mccl launch: --env: NOT_SET_HERE is not set on this machine; set it, or give "
+        "NOT_SET_HERE=VALUE\n"
     )
     assert "does not set a variable" in run("--env", "a b", "true", status=2).stderr
 

@@ -95,7 +95,9 @@ class BucketState(State, ABC):
         if self.step >= self.warm_up:
             nbytes = given._values().nbytes
             self._note(nbytes, nbytes)
-            self._note_reason(nbytes, "they are sparse, and momentum= does not apply to them")
+            self._note_reason(
+                nbytes, "the gradients are sparse, so momentum= does not apply either"
+            )
         host = given.cpu()
         work = dist.all_reduce(host, group=self.group, async_op=True)
         return after(work, given.device, lambda: host.div_(self.size).to(given.device))

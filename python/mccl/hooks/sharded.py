@@ -173,7 +173,7 @@ class Sharded(State):
         """Returns the gradients' columns; if no codec applies, records why and returns none."""
         columns = unit.columns(real(given).numel(), self.size)
         if op not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
-            why = "set_gradient_divide_factor turns them into a sum that no codec supports"
+            why = "set_gradient_divide_factor requires a kind of sum that no codec supports"
         elif columns is None:
             why = "the step used only some parameters of a module, and fully_shard hides which ones"
         else:

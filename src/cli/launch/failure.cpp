@@ -108,7 +108,7 @@ std::string Contact::advice() const {
 Trouble Contact::ended_there_for_silence() const {
   const std::string cause =
       stood_still_ < silence_ / 2
-          ? "the network between them failed"
+          ? "the network between this host and the launcher failed"
           : fmt::format(
                 "the launcher did not run for {:.1f} s (it was stopped, or its machine slept)",
                 std::chrono::duration<double>(stood_still_).count());

@@ -218,7 +218,8 @@ class JobRun {
     if (without.empty() || (failed && without.size() == hosts_.size())) return;
     say(fmt::format(
         "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
-        "Install mccl-engine there for the program's Python, or name another Python with --python",
+        "Install mccl-engine on those hosts for the program's Python, or name another Python with "
+        "--python",
         failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
         fmt::join(without, ", ")));
   }

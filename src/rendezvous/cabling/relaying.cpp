@@ -36,8 +36,8 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
   if (connection.splice->advance(now)) return true;
   if (connection.splice->gave_up()) {
     log_.warn(
-        "gave up a relayed connection between ranks {} and {}: one rank closed it, and the other "
-        "rank did not receive the remaining data within {:.3g} s (MCCL_CONNECT_TIMEOUT)",
+        "this rank gave up a relayed connection between ranks {} and {}: one rank closed it, and "
+        "the other rank did not receive the remaining data within {:.3g} s (MCCL_CONNECT_TIMEOUT)",
         connection.from, connection.to, std::chrono::duration<double>(patience_).count());
   }
   return false;

@@ -171,7 +171,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     return Progress::failed;
   }
   if (transport::tcp::is_self_connected(attempt.connecting)) {
-    outcome_of(attempt) = "nothing listens there (the socket connected to itself)";
+    outcome_of(attempt) = "nothing listens at this address (the socket connected to itself)";
     return Progress::failed;
   }
   if (request_.limits_silence) transport::tcp::limit_silence(attempt.connecting);
