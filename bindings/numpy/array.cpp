@@ -311,7 +311,8 @@ Array output_array(const char* call, nb::handle out) {
                     "and use the returned array",
                     call, text_of(view.shape)));
   }
-  if (!view.writable) throw InvalidArgument(fmt::format("{}: out is read-only", call));
+  if (!view.writable)
+    throw InvalidArgument(fmt::format("{}: out is read-only; pass a writable array", call));
   return view;
 }
 

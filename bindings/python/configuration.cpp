@@ -143,7 +143,7 @@ void bind_configuration(nb::module_& module) {
       "The settings as the log shows them; secrets are masked.");
   module.def(
       "config_warnings", [](const TextMap& values) { return warnings_for(config_of(values)); },
-      "values"_a, "One warning for each setting that has no full effect in this build.");
+      "values"_a, "One warning for each setting whose value is unsafe or has no effect.");
 }
 
 }  // namespace mccl::python

@@ -74,11 +74,12 @@ PYBIND11_MODULE(_torch, module) {
            "all_reduce that also fills left_out, of the same shape, with the rounding error of "
            "this rank, which is 0 for elements that were sent exactly. With topk_ratio, the sum "
            "uses topk with that ratio; otherwise it uses the group's codec.")
-      .def("all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
-           py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
-           py::call_guard<py::gil_scoped_release>(),
-           "all_reduce in the order of the current stream, without a Work. It takes the least host "
-           "time in a loop of small calls on a GPU.")
+      .def(
+          "all_reduce_now", &ProcessGroupMCCL::all_reduce_now, py::arg("tensor"),
+          py::arg("op") = c10d::ReduceOp(c10d::ReduceOp::SUM),
+          py::call_guard<py::gil_scoped_release>(),
+          "all_reduce in the order of the current stream, without a Work. In a loop of small calls "
+          "on a GPU, this call takes the least host time.")
       .def("reduce_scatter_keeping", &ProcessGroupMCCL::reduce_scatter_keeping, py::arg("output"),
            py::arg("input"), py::arg("left_out"), py::arg("op"), py::arg("topk_ratio") = py::none(),
            py::call_guard<py::gil_scoped_release>(),
@@ -107,7 +108,7 @@ PYBIND11_MODULE(_torch, module) {
           "deregister_mem_pool", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("pool") = py::none(), "No-op.")
       .def_property_readonly("members", &ProcessGroupMCCL::members,
-                             "The group's ranks, as the context numbers them.")
+                             "The ranks of the group's members in the context.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "The kind of the group's failure, as an ErrorType; SUCCESS if it has not failed.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))

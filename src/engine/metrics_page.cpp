@@ -44,36 +44,42 @@ class Families {
 /// not decrease.
 void add_summary(Families& families, const MetricsSummary& summary) {
   for_each_field(summary, [&](const char* name, auto value) {
-    families.family(name, MetricType::Gauge, std::string("The field ") + name + " of the metrics.")
+    families
+        .family(name, MetricType::Gauge, std::string("The field ") + name + " of MetricsSummary.")
         .add(static_cast<double>(value));
   });
 }
 
 void add_state(Families& families, const RankFigures& figures) {
   families
-      .family("info", MetricType::Gauge,
-              "The process; always 1. The job's name is the same on all its ranks.")
+      .family(
+          "info", MetricType::Gauge,
+          "Labels that describe the process; the value is always 1. job_name is the same on all "
+          "ranks of the job.")
       .add(1, {{"job_name", figures.origin.job},
                {"host", figures.origin.host},
                {"pid", std::to_string(::getpid())},
                {"version", std::string(version())}});
   families.family("job_ranks", MetricType::Gauge, "Number of ranks of the job.")
       .add(figures.origin.size);
-  families.family("peers", MetricType::Gauge, "Other ranks, by state.");
+  families.family("peers", MetricType::Gauge, "Number of other ranks in each state.");
   for (const auto& [state, count] : figures.peers)
     families.add(static_cast<double>(count), {{"state", std::string(state)}});
-  families.family("pending_calls", MetricType::Gauge, "Calls that have not ended.")
+  families.family("pending_calls", MetricType::Gauge, "Number of calls that have not ended.")
       .add(static_cast<double>(figures.pending_calls));
   families
       .family("longest_wait_seconds", MetricType::Gauge,
               "Longest time for which a pending call has made no progress.")
       .add(figures.longest_wait_s);
-  families.family("failed_groups", MetricType::Gauge, "Groups that have failed and still exist.")
+  families
+      .family("failed_groups", MetricType::Gauge,
+              "Number of groups that have failed and still exist.")
       .add(static_cast<double>(figures.failed_groups));
 }
 
 void add_calls(Families& families, const RankFigures& figures) {
-  families.family("calls_total", MetricType::Counter, "Calls that ended, failed ones included.");
+  families.family("calls_total", MetricType::Counter,
+                  "Number of calls that have ended, failed calls included.");
   for (std::size_t i = 0; i < kCollectiveCount; ++i) {
     for (std::size_t j = 0; j < EndedCalls::kMostAlgorithms; ++j) {
       const std::uint64_t count = figures.calls.by_algorithm[i][j];
@@ -85,7 +91,7 @@ void add_calls(Families& families, const RankFigures& figures) {
     }
   }
   families.family("compression_calls_total", MetricType::Counter,
-                  "Calls whose sums were rounded by a codec, failed calls included.");
+                  "Number of calls whose sums a codec rounded, failed calls included.");
   for (std::size_t i = 1; i < kCodecCount; ++i) {
     if (figures.calls.by_codec[i] == 0) continue;
     families.add(static_cast<double>(figures.calls.by_codec[i]),

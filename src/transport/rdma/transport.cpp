@@ -88,7 +88,8 @@ RdmaTransport::Begun RdmaTransport::begin(WorldRank peer, const LinkKey& key,
   if (begun.station->device().failed()) throw Error(begun.station->device().trouble());
   begun.offered = wanted_gids(begun.station->gids(), gid_);
   if (begun.offered.empty()) {
-    throw Error(fmt::format("device {} has lost its addresses", begun.station->device().name()));
+    throw Error(fmt::format("device {} no longer has an address; check its network interface",
+                            begun.station->device().name()));
   }
   begun.pair = begun.station->make_pair(way.service, {peer, key});
   begun.pair->answer_within(answer_patience_);

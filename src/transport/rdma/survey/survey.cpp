@@ -272,8 +272,9 @@ Service common_service(const Card& here, const Card& there) {
     };
     if (has(here) && has(there)) return service;
   }
-  throw Error(fmt::format("{} uses {} queue pairs and {} uses {} (MCCL_RDMA_SERVICE)", here.host,
-                          services_of(here), there.host, services_of(there)));
+  throw Error(fmt::format(
+      "{} uses {} queue pairs and {} uses {} (MCCL_RDMA_SERVICE); set the same value on both",
+      here.host, services_of(here), there.host, services_of(there)));
 }
 
 bool fit(const DeviceCard& here, const DeviceCard& there) {
