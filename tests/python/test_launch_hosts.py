@@ -275,7 +275,7 @@ def test_all_unusable_hosts_are_reported_with_a_cure(hosts, tmp_path: Path):
     finally:
         hosts.serve("c")
         hosts.use_key("client")
-    assert re.search(r"  b: .*accept it once with: ssh b", done.stderr)
+    assert re.search(r"  b: .*accept the key once with: ssh b", done.stderr)
     assert re.search(r"  c: no ssh server", done.stderr)
     assert "  a: " not in done.stderr
     assert not touched.exists()
