@@ -1,7 +1,7 @@
 """Finds the layers of the source tree, and which of them a file includes.
 
-tests/python/test_layers.py uses it to check the tree. As a program it prints the diagram in
-docs/architecture.md.
+tests/python/test_layers.py uses it to check the tree and docs/architecture.md. As a program it
+prints a Mermaid diagram of the layers.
 """
 
 from __future__ import annotations

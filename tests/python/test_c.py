@@ -1,4 +1,4 @@
-"""C programs in a job: the example, the code in docs/cpp-and-c.md, and ranks of C and Python."""
+"""C programs in a job: the examples, the code in docs/cpp-and-c.md, and ranks of C and Python."""
 
 import importlib.util
 import re
@@ -73,9 +73,8 @@ def test_the_five_lines_of_the_page(tmp_path: Path):
     assert launch(2, compiled(source, tmp_path / "five")).stdout == "2\n2\n"
 
 
-def test_the_binding_of_the_page(tmp_path: Path):
-    script = tmp_path / "binding.py"
-    script.write_text(block("python"))
+def test_the_binding_of_the_examples():
+    script = ROOT / "examples/c/binding.py"
     done = launch(2, sys.executable, script, LIBRARY / "libmccl.so.0")
     assert done.stdout == "[3.0, 3.0, 3.0, 3.0]\n" * 2
 
