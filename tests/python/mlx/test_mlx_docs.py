@@ -1,4 +1,4 @@
-"""The programs of docs/mlx.md run unchanged."""
+"""The programs of docs/mlx.md, and those of the examples that it names, run unchanged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_five_lines(tmp_path: Path):
 def test_tensor_parallel_inference(tmp_path: Path):
     pytest.importorskip("mlx_lm")
     make_model(tmp_path)
-    first, second = run_ranks(2, program("generate.py", tmp_path), tmp_path)
+    first, second = run_ranks(2, ROOT / "examples/mlx_generate.py", tmp_path)
     assert first.strip()
     assert not second.strip()
 
