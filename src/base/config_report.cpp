@@ -134,21 +134,21 @@ std::vector<std::string> warnings_for(const Config& config) {
 
 std::string settings_markdown() {
   std::string table =
-      "| Variable | Python field | Default | Values | Meaning |\n"
-      "|---|---|---|---|---|\n";
+      "| Variable | Default | Values | Meaning |\n"
+      "|---|---|---|---|\n";
   for (const Setting& setting : setting_table()) {
     const SettingInfo& info = setting.info;
     const std::string shown = shown_default(info);
-    table += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", info.variable, info.name,
+    table += fmt::format("| `{}` | {} | {} | {} |\n", info.variable,
                          shown == kNotSet ? shown : fmt::format("`{}`", shown), info.range,
                          meaning_with_caveat(setting));
   }
   table += fmt::format(
-      "| `{}` | | {} | a path | JSON file of settings by their Python names, read before the "
+      "| `{}` | {} | a path | JSON file of settings by their names in Python, read before the "
       "variables |\n",
       kConfigFileVariable, kNotSet);
   table += fmt::format(
-      "| `{}` | | {} | true, false | Unchanged Python programs that import MLX run on MCCL; `mccl "
+      "| `{}` | {} | true, false | Unchanged Python programs that import MLX run on MCCL; `mccl "
       "launch --mlx` sets it |\n",
       kMlxVariable, kNotSet);
   return table;

@@ -52,23 +52,21 @@ constexpr SettingRow kRows[] = {
     {"backend",
      &Config::backend,
      "auto, native, mpi, nccl, cuda",
-     "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI "
-     "library, whose mpirun or srun starts the ranks. nccl: NCCL runs the "
-     "collectives on GPU memory that it supports. cuda: MCCL's own kernels do so, inside one "
-     "host. Both need one GPU per rank, and native runs all other calls. auto: native, and the "
-     "faster of nccl and "
-     "cuda if all ranks call with GPU memory",
+     "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI library, "
+     "whose mpirun or srun starts the ranks. nccl, cuda: NCCL, or MCCL's own kernels inside one "
+     "host, run collectives on GPU memory with one GPU per rank; native runs all other calls. "
+     "auto: native, and the faster of nccl and cuda if all ranks call with GPU memory",
      {.kind = choice}},
     {"transport",
      &Config::transport,
      "auto, tcp, shm, rdma",
-     "Transport between ranks; each pair agrees on one. auto: shared memory inside a "
-     "machine, else RDMA if both ranks have it, else tcp. shm and rdma apply to all "
-     "pairs; an error names any pair that cannot use it and the reason",
+     "Transport between ranks. auto: shared memory inside a machine, else RDMA if both ranks of a "
+     "pair have it, else tcp. shm and rdma apply to all pairs; an error names any pair that cannot "
+     "use it and the reason",
      {.kind = choice}},
     {"rdma_device", &Config::rdma_device, "device names, comma-separated, or a path",
-     "RDMA devices to use, with one link per device in each pair; or the path of a JSON table "
-     "of devices by pair, as for MLX_IBV_DEVICES; empty: all devices with an active port"},
+     "RDMA devices to use, with one link per device in each pair; or the path of a JSON table of "
+     "devices by pair, as for MLX_IBV_DEVICES; empty: all devices with an active port"},
     {"rdma_port",
      &Config::rdma_port,
      "1 to 63",
@@ -84,33 +82,31 @@ constexpr SettingRow kRows[] = {
      &Config::rdma_service,
      "auto, rc, uc",
      "Type of the queue pairs. rc retransmits lost data; with uc (the only type of Apple's "
-     "devices), a loss ends the link with an error; auto: rc if both ranks support it",
+     "devices), a loss ends the link; auto: rc if both ranks support it",
      {.kind = choice}},
     {"rdma_ring",
      &Config::rdma_ring,
      "true, false",
-     "Use only the devices of an RDMA device table that join each rank to the next, as "
-     "with MLX_JACCL_RING; an incomplete ring is an error",
+     "Use only the devices of an RDMA device table that join each rank to the next, as with "
+     "MLX_JACCL_RING; an incomplete ring is an error",
      {.must_agree = true}},
     {"rdma_uncabled",
      &Config::rdma_uncabled,
      "relay, tcp",
-     "How to connect two ranks for which the table of RDMA devices lists no cable. relay: "
-     "collectives use only the cables, and ranks forward data for others; tcp: such "
-     "ranks are connected by TCP. send and recv between them use TCP in both cases",
+     "How two ranks communicate for which the table of RDMA devices lists no cable. relay: "
+     "collectives use only cables, and ranks forward data for others; tcp: over TCP. send and recv "
+     "use TCP in both cases",
      {.kind = choice, .must_agree = true}},
     {"log_level",
      &Config::log_level,
      "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
-     "Lowest level that is logged. INFO shows at start-up the changed settings and "
-     "their origin, the address at which each rank listens, and how it reaches the "
-     "others; DEBUG shows every setting",
+     "Lowest level that is logged. INFO shows the changed settings and their origin, and the "
+     "addresses and links of each rank; DEBUG shows every setting",
      {.kind = choice}},
     {"log_format",
      &Config::log_format,
      "text, json",
-     "Format of log lines. json: one JSON object per line, with time, level, rank, group and "
-     "message",
+     "Format of log lines. json: one object per line, with time, level, rank, group and message",
      {.kind = choice}},
     {"log_file", &Config::log_file, "a path",
      "File or folder to which each rank logs. %r stands for the rank, %h for the host, %p for the "
@@ -119,13 +115,12 @@ constexpr SettingRow kRows[] = {
      &Config::log_file_bytes,
      "4K to 1T",
      "Size at which a log file, such as 0.log, is renamed to 0.1.log and a new one begins. Older "
-     "ones "
-     "become 0.2.log and 0.3.log, and the oldest is removed",
+     "files are kept as 0.2.log and 0.3.log",
      {.minimum = 4 * kKiB, .maximum = 1024.0 * kGiB}},
     {"listen_addr", &Config::listen_addr, "addresses or host names, comma-separated",
-     "Addresses at which this rank listens. Each entry gives one link per pair of ranks, also "
-     "if an address is listed more than once; empty: all addresses of the interfaces in use, or "
-     "loopback if all ranks run on this host"},
+     "Addresses at which this rank listens. Each entry, even a repeated one, gives one link per "
+     "pair of ranks; empty: all addresses of the interfaces in use, or loopback if all ranks run "
+     "on this host"},
     {"link_profile",
      &Config::link_profile,
      "ethernet, thunderbolt",
@@ -135,19 +130,19 @@ constexpr SettingRow kRows[] = {
     {"port_base",
      &Config::port_base,
      "0 to 65535",
-     "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any free port. "
-     "If the setting is not set and the port is taken, a rank uses any free port",
+     "Rank r listens on port_base + r, which must not be MASTER_PORT; 0: any free port. If the "
+     "port is taken and the setting is not set, a rank uses any free port",
      {.maximum = 65535, .given = &Config::port_base_given}},
     {"hostfile", &Config::hostfile, "a path",
-     "JSON file with the addresses of every rank, in the format of MLX's ring: the "
-     "ranks connect along the cables between them, and forward data for ranks without a "
-     "direct cable; empty: every rank reaches every other"},
+     "JSON file with the addresses of every rank, in the format of MLX's ring. Ranks connect along "
+     "the cables between them, and forward data for ranks without a cable; empty: every rank "
+     "reaches every other"},
     {"ifname", &Config::ifname, "interface names, comma-separated",
      "Network interfaces to use; empty: all"},
     {"chunk_bytes",
      &Config::chunk_bytes,
      "4K to 1G",
-     "Maximum size of a message on the wire. If this is not set, link_profile may change it",
+     "Maximum size of a message on the wire; link_profile may change the default",
      {.must_agree = true,
       .minimum = 4 * kKiB,
       .maximum = kGiB,
@@ -155,8 +150,8 @@ constexpr SettingRow kRows[] = {
     {"small_msg_threshold",
      &Config::small_msg_threshold,
      "0 to 1G",
-     "Bytes below which all_reduce sends all data to all ranks in one step, in groups of "
-     "at most 8 ranks without shared memory; with shared memory, predicted cost decides",
+     "Bytes below which all_reduce sends all data to all ranks in one step, in groups of at most 8 "
+     "ranks without shared memory",
      {.must_agree = true, .maximum = kGiB}},
     {"transport_crc",
      &Config::transport_crc,
@@ -186,8 +181,8 @@ constexpr SettingRow kRows[] = {
     {"test_only_shared_gpu",
      &Config::test_only_shared_gpu,
      "no, nvlink, pcie",
-     "For MCCL's own tests only, because calls become a thousand times slower: also use "
-     "kernels between ranks that share a GPU, as if NVLink or PCIe joined two GPUs",
+     "For MCCL's own tests only: ranks that share a GPU use kernels, as if NVLink or PCIe joined "
+     "two GPUs. Calls become a thousand times slower",
      {.kind = choice, .must_agree = true}},
     {"compression",
      &Config::compression,
@@ -225,8 +220,8 @@ constexpr SettingRow kRows[] = {
     {"pinned_limit_bytes",
      &Config::pinned_limit_bytes,
      "0 to 1T",
-     "Pinned host memory kept per GPU for later calls; a call may use more while it "
-     "runs. If a process has several groups, the setting of the newest group applies",
+     "Pinned host memory kept per GPU between calls; a call may use more while it runs. In a "
+     "process with several groups, the newest group's setting applies",
      {.maximum = 1024.0 * kGiB}},
     {"congestion_control", &Config::congestion_control, "auto, system, or a name such as cubic",
      "Congestion control of TCP links; auto: the system's default, except cubic or reno "
@@ -245,8 +240,7 @@ constexpr SettingRow kRows[] = {
     {"liveness_interval",
      &Config::liveness_interval,
      "0.001 to 31536000 seconds",
-     "Seconds without data from a rank after which the others consider it dead, for example "
-     "because its process is stopped or its cable is cut",
+     "Seconds without data from a rank after which the others consider it dead",
      {.must_agree = true, .minimum = 0.001, .maximum = kYear}},
     {"warn_after",
      &Config::warn_after,
@@ -256,31 +250,29 @@ constexpr SettingRow kRows[] = {
      {.maximum = kYear}},
     {"flight_recorder_file", &Config::flight_recorder_file, "a path",
      "File or folder to which each rank writes its flight record, its last 4096 calls, when a "
-     "group fails. %r stands for the rank, %h for the host, %p for the process; without %r, the "
-     "rank is appended to the name of a file; empty: not written"},
+     "group fails. %r, %h and %p have the same meaning as in log_file; empty: not written"},
     {"flight_recorder_signal",
      &Config::flight_recorder_signal,
      "none, USR1, USR2",
-     "Signal on which a rank also writes flight_recorder_file. If the program handles the "
-     "signal itself, its handler stays in place, and a warning is logged",
+     "Signal on which a rank also writes flight_recorder_file. If the program handles the signal "
+     "itself, MCCL warns and does not use it",
      {.kind = choice}},
     {"metrics_port",
      &Config::metrics_port,
      "1 to 65535, or 0",
-     "Rank r serves its metrics at http://ADDRESS:PORT/metrics for Prometheus, where PORT is "
-     "metrics_port + r and ADDRESS is metrics_addr; 0: not served",
+     "Rank r serves its metrics for Prometheus at http://ADDRESS:PORT/metrics, where ADDRESS is "
+     "metrics_addr and PORT is metrics_port + r; 0: not served",
      {.maximum = 65535}},
     {"metrics_addr",
      &Config::metrics_addr,
      "an IP address",
      "Address at which metrics_port listens; 0.0.0.0 or :: stand for all addresses of the host. "
-     "Any "
-     "process that reaches it can read the metrics",
+     "Any process that reaches it can read the metrics",
      {.accepts = is_ip_address}},
     {"spin_us",
      &Config::spin_us,
      "0 to 1000000 microseconds",
-     "Microseconds for which a caller that waits polls for data before it sleeps. The progress "
+     "Microseconds for which a waiting caller polls for data before it sleeps. The progress "
      "thread, and ranks that share cores, poll a quarter of this time",
      {.maximum = 1e6}},
     {"calibrate",
@@ -306,9 +298,9 @@ constexpr SettingRow kRows[] = {
     {"require_key",
      &Config::require_key,
      "auto, 1, 0",
-     "Whether a job of several ranks needs MCCL_JOB_KEY. auto: it does if the ranks run "
-     "on several hosts, as several users or in several containers; 1: it does; 0: it "
-     "does not, and any process that reaches rank 0 while ranks start can join",
+     "Whether a job of several ranks needs MCCL_JOB_KEY. auto: only if the ranks run on several "
+     "hosts, as several users or in several containers; 1: always; 0: never, and any process that "
+     "reaches rank 0 while ranks start can join",
      {.kind = choice}},
     {"encryption",
      &Config::encryption,
@@ -318,8 +310,7 @@ constexpr SettingRow kRows[] = {
     {"tls_cert",
      &Config::tls_cert,
      "a path",
-     "PEM file of this rank's certificate; empty: ranks prove that they know the job key "
-     "instead",
+     "PEM file of this rank's certificate; empty: ranks prove only that they know the job key",
      {.only_with = "encryption=on"}},
     {"tls_key",
      &Config::tls_key,
@@ -329,8 +320,7 @@ constexpr SettingRow kRows[] = {
     {"tls_ca",
      &Config::tls_ca,
      "a path",
-     "PEM file with the certificates of the authorities that must have signed the other ranks' "
-     "certificates",
+     "PEM file of the authorities that must have signed the other ranks' certificates",
      {.only_with = "encryption=on"}},
     {"rank",
      &Config::rank,
