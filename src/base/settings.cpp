@@ -54,15 +54,14 @@ constexpr SettingRow kRows[] = {
      "auto, native, mpi, nccl, cuda",
      "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI library, "
      "whose mpirun or srun starts the ranks. nccl, cuda: NCCL, or MCCL's own kernels inside one "
-     "host, run collectives on GPU memory with one GPU per rank; native runs all other calls. "
+     "host, run collectives on GPU memory, with one GPU per rank; native runs all other calls. "
      "auto: native, and the faster of nccl and cuda if all ranks call with GPU memory",
      {.kind = choice}},
     {"transport",
      &Config::transport,
      "auto, tcp, shm, rdma",
      "Transport between ranks. auto: shared memory inside a machine, else RDMA if both ranks of a "
-     "pair have it, else tcp. shm and rdma apply to all pairs; an error names any pair that cannot "
-     "use it and the reason",
+     "pair have it, else tcp; shm and rdma: for all pairs, otherwise an error",
      {.kind = choice}},
     {"rdma_device", &Config::rdma_device, "device names, comma-separated, or a path",
      "RDMA devices to use, with one link per device in each pair; or the path of a JSON table of "
@@ -110,7 +109,7 @@ constexpr SettingRow kRows[] = {
      {.kind = choice}},
     {"log_file", &Config::log_file, "a path",
      "File or folder to which each rank logs. %r stands for the rank, %h for the host, %p for the "
-     "process; without %r, the rank is appended to the name of a file; empty: standard error"},
+     "process; without %r, the rank is appended to the name; empty: standard error"},
     {"log_file_bytes",
      &Config::log_file_bytes,
      "4K to 1T",
@@ -124,8 +123,8 @@ constexpr SettingRow kRows[] = {
     {"link_profile",
      &Config::link_profile,
      "ethernet, thunderbolt",
-     "Kind of cable, the same on all ranks; thunderbolt sets socket buffers of 4 MiB and "
-     "messages of up to 8 MiB, if socket_buffer_bytes and chunk_bytes are not set",
+     "Kind of cable, the same on all ranks; thunderbolt sets socket buffers of 4 MiB and messages "
+     "of up to 8 MiB, if socket_buffer_bytes and chunk_bytes are not set",
      {.kind = choice}},
     {"port_base",
      &Config::port_base,
@@ -135,8 +134,7 @@ constexpr SettingRow kRows[] = {
      {.maximum = 65535, .given = &Config::port_base_given}},
     {"hostfile", &Config::hostfile, "a path",
      "JSON file with the addresses of every rank, in the format of MLX's ring. Ranks connect along "
-     "the cables between them, and forward data for ranks without a cable; empty: every rank "
-     "reaches every other"},
+     "the cables between them, and forward data for ranks without a cable"},
     {"ifname", &Config::ifname, "interface names, comma-separated",
      "Network interfaces to use; empty: all"},
     {"chunk_bytes",
@@ -175,7 +173,7 @@ constexpr SettingRow kRows[] = {
      "Processor that reduces arrays of 16-bit floats: the CPU, or a Mac's GPU; auto: the CPU",
      {.kind = choice, .must_agree = true}},
     {"accelerate", &Config::accelerate, "true, false",
-     "Compute sums of f32 with macOS's Accelerate; `mccl bench kernels` shows which is faster"},
+     "Compute sums of f32 with macOS's Accelerate"},
     {"force_staging", &Config::force_staging, "true, false",
      "Copy data to the host and back even if a Mac's GPU shares memory with it; for diagnosis"},
     {"test_only_shared_gpu",
@@ -224,12 +222,12 @@ constexpr SettingRow kRows[] = {
      "process with several groups, the newest group's setting applies",
      {.maximum = 1024.0 * kGiB}},
     {"congestion_control", &Config::congestion_control, "auto, system, or a name such as cubic",
-     "Congestion control of TCP links; auto: the system's default, except cubic or reno "
-     "instead of bbr, which sometimes pauses a link for 200 ms"},
+     "Congestion control of TCP links; auto: the system's default, but cubic or reno instead of "
+     "bbr, which sometimes pauses a link for 200 ms"},
     {"timeout",
      &Config::timeout,
      "0.001 to 31536000 seconds",
-     "Seconds that a call may last, unless the call sets its own timeout",
+     "Seconds that a call may last, unless it sets its own timeout",
      {.minimum = 0.001, .maximum = kYear}},
     {"connect_timeout",
      &Config::connect_timeout,
@@ -333,8 +331,8 @@ constexpr SettingRow kRows[] = {
      "Number of ranks, if no framework provides it",
      {.minimum = 1, .maximum = kMaxRanks}},
     {"root", &Config::root, "host:port",
-     "Address at which rank 0 serves the store through which ranks connect, if no "
-     "framework provides it"},
+     "Address at which rank 0 serves the store through which ranks connect, if no framework "
+     "provides it"},
 };
 
 Setting setting_of(const SettingRow& row) {
