@@ -51,8 +51,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         ),
         "StatusServer.ClientsThatSayNothingDoNotDelayTheEnd",
     ),
-    "clients of the metrics port (`MCCL_METRICS_PORT`, on this host unless `MCCL_METRICS_ADDR` is "
-    "set)": (("kScrapePatience", "kMostRequestBytes"), "MetricsServer.RefusesOtherRequests"),
+    "clients of the metrics port": (
+        ("kScrapePatience", "kMostRequestBytes"),
+        "MetricsServer.RefusesOtherRequests",
+    ),
     "settings in a handshake": (("kMaxAgreementBytes",), "Handshake.BoundsLengthsBeforeAllocation"),
     "clients of the store": (("StoreLimits",), "StoreServer.HasALimitedNumberOfClients"),
     "time for an incomplete request or an unread answer": (
