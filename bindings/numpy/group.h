@@ -13,6 +13,7 @@
 #include "numpy/arguments.h"
 #include "numpy/array.h"
 #include "numpy/work.h"
+#include "python/call_line.h"
 
 namespace mccl::numpy {
 
@@ -85,11 +86,13 @@ template <typename Start>
 nb::object ArrayGroup::run(const char* call, const Manner& manner, Kept kept, Start&& start) {
   Work work;
   bool finished = false;
+  const CallSite* const site = python::line_of_caller();
   {
     const nb::gil_scoped_release without_gil;
     work = start(*group_, CallOptions{.timeout = manner.timeout,
                                       .caller_waits = manner.wait,
-                                      .compression = manner.compression});
+                                      .compression = manner.compression,
+                                      .site = site});
     finished = manner.wait && wait_a_while(work);
   }
   if (finished) return std::move(kept.result);

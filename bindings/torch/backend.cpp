@@ -10,6 +10,7 @@
 #include "contexts.h"
 #include "mccl/error.h"
 #include "process.h"
+#include "python/call_line.h"
 
 namespace mccl_torch {
 
@@ -69,6 +70,7 @@ CallOptions ProcessGroupMCCL::call_options(std::chrono::milliseconds timeout, bo
   options.timeout = timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
   options.caller_waits = !async;
   options.may_meet = true;
+  options.site = mccl::python::line_of_caller_without_gil();
   return options;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mccl/buffer.h"
+#include "mccl/call_site.h"
 #include "mccl/compression.h"
 #include "mccl/export.h"
 #include "mccl/fence.h"
@@ -58,6 +59,8 @@ struct CallOptions {
   /// for good (error feedback). The left_out buffers of all ranks together contain everything that
   /// was dropped, from the inputs and from the sum.
   Buffer left_out = {};
+  /// The place in the program that makes the call, for flight records and errors; null if unknown.
+  const CallSite* site = nullptr;
 };
 
 /// Value of `peer` with which recv() accepts a message from any rank.

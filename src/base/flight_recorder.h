@@ -24,9 +24,10 @@ namespace mccl {
 
 /// The record of one call.
 struct FlightEntry {
-  enum State : std::uint8_t { queued, running, done, failed };
+  /// A call is `enqueued` if a GPU carries it out without the host. Its end is not recorded.
+  enum State : std::uint8_t { queued, running, done, failed, enqueued };
 
-  /// Number of a collective in its group, or of a message in its pair of ranks.
+  /// Number of a collective in its group, or of a message in its pair of ranks; below 2^48.
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
   /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles`; 0
@@ -43,6 +44,7 @@ struct FlightEntry {
   State state = queued;
   std::int32_t peer = -1;       ///< The other rank of a message, or the root of a collective.
   std::int32_t waits_for = -1;  ///< A rank of the group that the call waited for; -1 for none.
+  std::uint16_t site = 0;       ///< CallSite::number of the place in the program; 0 if unknown.
 };
 
 /// A group whose calls are recorded.
@@ -122,7 +124,7 @@ class FlightRecorder {
   /// storing them one by one and copying the words.
   static Words pack(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
-    return {entry.sequence,
+    return {at(entry.sequence, 0) | at(entry.site, kSiteBit),
             entry.bytes,
             at(entry.submitted, 0),
             at(entry.started, 0),
@@ -133,6 +135,7 @@ class FlightRecorder {
             at(static_cast<std::uint32_t>(entry.peer), 0) | at(entry.waits_for, 32)};
   }
   static FlightEntry unpack(const Words& words);
+  static constexpr int kSiteBit = 48;
 
   static constexpr int kWriteBits = 16;
   /// Returns the version of a slot after the next write of call `number`: even, and not 0.

@@ -51,6 +51,7 @@
 #include "engine/peers/peers.h"
 #include "engine/peers/reports.h"
 #include "engine/status_server.h"
+#include "mccl/call_site.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -161,6 +162,11 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Completes messages that have been sent or received in full, and runs their callbacks on this
   /// thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
+
+  /// Records a collective that a GPU is about to carry out without the host, `algorithm` being what
+  /// carries it out, in a text that is never freed. Called from any thread.
+  void record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
+                       const CallSite* site) noexcept;
 
   /// Announces to rank 0 that this rank has read everything that it needs from the store. Rank 0's
   /// shutdown waits for this announcement from every living rank, for a few seconds at most.

@@ -141,6 +141,15 @@ void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) n
   completions_.run(std::move(ended));
 }
 
+void Engine::record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
+                             const CallSite* site) noexcept {
+  if (abandoned_) return;
+  const std::unique_lock lock = driver_.lock_for_caller(driver_.spin());
+  if (!lock) driver_.make_way();
+  group.record_enqueued(request, algorithm, site);
+  if (!lock) driver_.go_on();
+}
+
 /// Called with the progress lock held. Lets the driver continue a call that has begun. If memory
 /// has run out, fails the group and throws.
 void Engine::continue_later(const std::shared_ptr<Operation>& call) {

@@ -4,6 +4,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "base/call_sites.h"
 #include "base/version.h"
 #include "engine/engine.h"
 
@@ -32,7 +33,8 @@ Json json_of(const GroupState::Status& status) {
                      {"state", each.has_started ? "running" : "queued"},
                      {"waited_s", each.waited_s},
                      {"waits_for", std::move(waits_for)},
-                     {"why", each.why}});
+                     {"why", each.why},
+                     {"site", text_of_call_site(each.call.site)}});
   }
   return {{"pending", std::move(calls)},
           {"more_pending", status.more_pending},

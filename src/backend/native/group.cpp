@@ -130,6 +130,7 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task;
   static_cast<Request&>(task) = request;
+  if (options.site) task.call.site = options.site->number;
   const bool is_message = !is_collective(request.call);
   if (carrier_ && is_message) carrier_->check(task);
   if (!is_message) task.unit = setup_->unit;

@@ -52,6 +52,7 @@ class NcclPath final : public direct::DevicePath {
 
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
   std::string name() const override { return "nccl"; }
+  std::string_view algorithm() const override { return "nccl"; }
   std::string failure() override;
   void end_calls() noexcept override;
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <bit>
 
+#include "base/call_sites.h"
+
 namespace mccl::engine {
 
 bool Call::matches(const Call& other) const {
@@ -55,6 +57,11 @@ std::string describe(const Call& call) {
 std::string describe_unlike(const Call& call, const Call& expected) {
   const std::string text = describe(call);
   return text == describe(expected) ? text + " with different counts per rank" : text;
+}
+
+std::string instead_of(const Call& call) {
+  const std::string_view site = text_of_call_site(call.site);
+  return site.empty() ? " instead" : fmt::format(" instead of the call at {}", site);
 }
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");

@@ -33,6 +33,9 @@ struct Call {
   std::uint64_t counts_hash = 0;
   /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
+  /// CallSite::number of the place in the program that makes the call; 0 if unknown. Not compared
+  /// with other ranks' calls, and not sent to them.
+  std::uint16_t site = 0;
 
   /// True if `other`, another rank's call with the same sequence number, agrees with this call in
   /// everything that must be equal on all ranks.
@@ -61,6 +64,9 @@ std::string describe(const Call& call);
 /// Describes a `call` that differs from `expected`. Returns the text of describe(), and adds that
 /// the counts per rank differ if both calls have the same text.
 std::string describe_unlike(const Call& call, const Call& expected);
+/// Ends a sentence that says which call a peer makes: " instead", or, if the place that makes this
+/// rank's call is known, " instead of the call at train.py:42".
+std::string instead_of(const Call& call);
 
 /// The encoding of a call, little-endian and without padding. Omits the peer and the tag, which
 /// only point-to-point calls have.

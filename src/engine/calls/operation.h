@@ -72,6 +72,7 @@ struct Task : Request {
     entry.state = state;
     entry.peer = is_collective(call) ? call.root : call.peer;
     entry.waits_for = flight.waits_for;
+    entry.site = call.site;
     return entry;
   }
 };

@@ -170,7 +170,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
   if (mine && !mine->matches(frame.call)) {
     const std::string theirs =
         fmt::format("rank {} calls {}", peer.plan->peer, describe_unlike(frame.call, *mine));
-    if (mine->sequence == task_->call.sequence) throw MismatchError(theirs + " instead");
+    if (mine->sequence == task_->call.sequence) throw MismatchError(theirs + instead_of(*mine));
     throw MismatchError(
         fmt::format("{} where rank {} called {}", theirs, channels_.group().rank, describe(*mine)));
   }

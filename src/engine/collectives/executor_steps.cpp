@@ -122,8 +122,8 @@ void Executor::throw_divergence(GroupRank rank) const {
   const Window::Divergence found = group_window_.window()->divergence_of(rank.number());
   const Call theirs = call_of(found.theirs);
   if (!found.is_over) {
-    throw MismatchError(
-        fmt::format("rank {} calls {} instead", rank, describe_unlike(theirs, task_->call)));
+    throw MismatchError(fmt::format("rank {} calls {}{}", rank,
+                                    describe_unlike(theirs, task_->call), instead_of(task_->call)));
   }
   const Call ours = call_of(found.ours);
   throw MismatchError(fmt::format("rank {} called {} where rank {} called {}", rank,

@@ -108,7 +108,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
         fmt::format("{} calls {}", membership_.name_of(membership_.rank_of(peer)),
                     describe_unlike(call, *mine));
     if (!calls_.empty() && calls_.front().call.sequence == call.sequence) {
-      return fail({FailureKind::mismatch, theirs + " instead", *mine, membership_.rank});
+      return fail({FailureKind::mismatch, theirs + instead_of(*mine), *mine, membership_.rank});
     }
     return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,
                                                     membership_.rank, describe(*mine))});

@@ -57,6 +57,33 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
                  [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
       statuses_(membership_.members.size()) {}
 
+/// The record lists these collectives as calls of a group of their own, because they are numbered
+/// separately: the numbers of collectives through the host are compared between ranks.
+void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
+                                 const CallSite* site) noexcept {
+  FlightRecorder& recorder = around_.completions.recorder();
+  try {
+    if (!device_flight_group_) {
+      FlightGroup group = flight_group(membership_, around_.links);
+      group.name += " on GPUs";
+      group.id = ~group.id;
+      group.transports.clear();
+      device_flight_group_ = recorder.add_group(std::move(group));
+    }
+    Task task;
+    static_cast<Request&>(task) = request;
+    task.call.sequence = ++device_calls_;
+    if (site) task.call.site = site->number;
+    task.flight.group = *device_flight_group_;
+    task.flight.algorithm = recorder.index_of(algorithm);
+    FlightEntry entry = task.flight_entry(FlightEntry::enqueued);
+    entry.submitted = nanoseconds_of(Clock::now());
+    recorder.write(entry);
+  } catch (const std::bad_alloc&) {
+    // The call is not recorded.
+  }
+}
+
 bool GroupState::mark_failed(Failure failure) noexcept {
   std::function<void(const Failure&)> notify;
   {

@@ -36,6 +36,7 @@
 #include "engine/peers/control.h"
 #include "engine/peers/heartbeats.h"
 #include "engine/peers/peers.h"
+#include "mccl/call_site.h"
 #include "mccl/compression.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
@@ -129,6 +130,9 @@ class GroupState {
 
   /// True if the caller may try to run this call on its own thread.
   bool may_run_at_once(const Task& task) const;
+  /// See Engine::record_enqueued(). Called with the progress lock held.
+  void record_enqueued(const Request& request, std::string_view algorithm,
+                       const CallSite* site) noexcept;
   /// Begins a call for which may_run_at_once() returned true. Returns `no` and does nothing for a
   /// collective whose schedule is not `in_order`, and for a message that Messages cannot transfer
   /// at once.
@@ -312,6 +316,9 @@ class GroupState {
   /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
+  /// The same for the calls that a GPU carries out without the host; set by the first one.
+  std::optional<std::uint32_t> device_flight_group_;
+  std::uint64_t device_calls_ = 0;  ///< Number of these calls.
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
