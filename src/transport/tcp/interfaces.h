@@ -63,7 +63,7 @@ std::optional<Address> route_source(const Address& destination);
 
 /// Returns a text that identifies the kernel and the network namespace of this process. Two
 /// processes with equal texts can connect over loopback. The text is printable and has no spaces.
-/// Falls back to the host name.
+/// It contains the host name if the system does not report the kernel or the namespace.
 std::string host_identity();
 
 }  // namespace mccl::transport::tcp

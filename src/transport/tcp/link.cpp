@@ -51,7 +51,7 @@ std::string explain(int error) {
   }
 }
 
-/// True unless the error means that the peer has closed the connection.
+/// True if the connection broke although the peer did not close it.
 bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
 
 }  // namespace
@@ -89,8 +89,8 @@ TransferResult TcpLink::send(std::span<const std::byte> first,
   iovec pieces[2] = {piece(first), piece(second)};
   msghdr message = {};
   message.msg_iov = pieces;
-  // Sends only the first span if both exceed one system call: piece() may have shortened the first
-  // span, whose remaining bytes must precede the second span.
+  // Sends only the first span if both spans together exceed kMaxCallBytes: piece() may have
+  // shortened the first span, whose remaining bytes must precede the second span.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
   return sent >= 0 ? TransferResult{static_cast<std::size_t>(sent), 0} : TransferResult{0, errno};

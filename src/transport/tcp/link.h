@@ -46,7 +46,7 @@ class TcpLink final : public Link {
 
  private:
   /// Sends as much of `first` followed by `second` as the system accepts. Returns the number of
-  /// bytes, and an errno or 0.
+  /// bytes sent, and an errno or 0.
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second) const;
   /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived. If the connection has
   /// ended, sets ended_ and returns 0.

@@ -53,8 +53,8 @@ inline constexpr int kSend = 2;
 inline constexpr unsigned kSignaled = 1 << 1;
 inline constexpr unsigned kInline = 1 << 3;
 
-/// The functions that the header calls through the context; all other functions are looked up by
-/// name.
+/// The functions that verbs.h calls through pointers in the context; all other functions are looked
+/// up by name.
 struct ibv_context_ops {
   void* before_poll[11];
   int (*poll_cq)(ibv_cq*, int, ibv_wc*);
