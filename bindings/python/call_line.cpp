@@ -35,8 +35,8 @@ struct Hash {
   }
 };
 
-/// What was found out about code objects. Keeps a reference to each, because another code object
-/// could otherwise get the same address. Guarded by the GIL.
+/// Results of earlier searches, by code object. Keeps a reference to each code object, because
+/// another one could otherwise get the same address. Guarded by the GIL.
 struct Known {
   std::unordered_map<const PyCodeObject*, bool> is_library;
   std::unordered_map<Position, const CallSite*, Hash> sites;

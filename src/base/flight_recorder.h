@@ -27,7 +27,8 @@ struct FlightEntry {
   /// A call is `enqueued` if a GPU carries it out without the host. Its end is not recorded.
   enum State : std::uint8_t { queued, running, done, failed, enqueued };
 
-  /// Number of a collective in its group, or of a message in its pair of ranks; below 2^48.
+  /// Number of the collective among those of its group, or of the message among those of its pair
+  /// of ranks; below 2^48.
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
   /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles`; 0
@@ -102,8 +103,8 @@ class FlightRecorder {
     for (std::size_t i = 0; i < words.size(); ++i)
       slot.words[i].store(words[i], std::memory_order_relaxed);
     slot.version.store(after, std::memory_order_release);
-    // The ring is larger than the core's first cache. Without this, the next call would wait for
-    // its slot.
+    // The ring is larger than the core's first-level cache. Without the prefetch, the next write()
+    // would wait until its slot is in the cache.
     __builtin_prefetch(&slots_[(number + 1) % kCalls], 1);
     return number;
   }
@@ -114,7 +115,7 @@ class FlightRecorder {
   /// written.
   std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
 
-  /// Returns the record as JSON. `reason` states why it is written, such as "asked".
+  /// Returns the record as JSON. `reason` states why the record is written, such as "asked".
   std::string to_json(std::string_view reason) const;
 
  private:

@@ -15,7 +15,7 @@ class sink;
 
 namespace mccl {
 
-/// Pattern of a logger for lines in JSON, which contain the time themselves.
+/// spdlog pattern for lines in JSON: the message alone, because it already contains the time.
 inline constexpr const char* kJsonPattern = "%v";
 
 /// Returns a logger for lines of text. `rank` is negative if it is unknown.
@@ -43,7 +43,7 @@ class LogFile {
 
   const int rank_;
   const LogOptions options_;
-  mutable std::atomic<Opened*> opened_;  ///< The last of a list; owned.
+  mutable std::atomic<Opened*> opened_;  ///< Newest of a list (Opened::ancestor); owned.
 };
 
 }  // namespace mccl

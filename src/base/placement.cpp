@@ -135,7 +135,8 @@ LauncherFinding ask_open_mpi(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "Open MPI");
 }
 
-/// MPI_LOCALNRANKS distinguishes hydra from Slurm, which also sets PMI variables.
+/// MPI_LOCALNRANKS distinguishes hydra, the launcher of MPICH, from Slurm, which also sets PMI
+/// variables.
 LauncherFinding ask_mpich(const Environment& environment, bool has_root) {
   Reader reader(environment, "MPICH");
   if (!reader.has("MPI_LOCALNRANKS") || !reader.has("PMI_RANK")) return {};
@@ -148,7 +149,8 @@ LauncherFinding ask_mpich(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "MPICH");
 }
 
-/// Reads the variables of a job step, which srun starts. The script of a batch job is not a rank.
+/// Reads the variables of a job step, which srun starts. Finds nothing without a step, because the
+/// script of a batch job is not a rank.
 LauncherFinding ask_slurm(const Environment& environment, bool has_root) {
   Reader reader(environment, "Slurm");
   if (!reader.has("SLURM_PROCID") || !reader.has("SLURM_STEP_ID")) return {};
@@ -211,7 +213,7 @@ std::optional<Placement> ask_settings(const Config& config) {
   return placement;
 }
 
-/// Names of the variables for a rank and the number of ranks.
+/// The variables that give a rank and the number of ranks, for one value of Placement::found_by.
 struct Names {
   std::string_view found_by;
   std::string_view rank;
