@@ -20,8 +20,9 @@ inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
 /// Size in bytes of the data and flags of a packed call that one rank sends to another. Packed
 /// calls have one flag per line.
 inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
-/// Maximum size in bytes of the data of a packed call. If the call sends sums back, the limit is
-/// half of this.
+/// Maximum number of data bytes that one rank sends to another in a packed call: kPackedArea
+/// without the flags, which take 8 bytes of each line of 128. If the call sends sums back, the
+/// limit is half of this.
 inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
 /// Maximum number of bytes that each rank sends to each other rank in one round of a call that is
 /// neither flagged nor packed.
