@@ -117,8 +117,9 @@ enum class Purpose : std::uint8_t {
 };
 inline constexpr int kPurposeCount = 6;
 
-/// Identifies the purpose of a connection. `group` is 0 for control connections. `rail` numbers the
-/// parallel connections of a pair of ranks for one purpose, from 0.
+/// Identifies one of the connections between two ranks. `group` is the id of the group that uses
+/// the connection, the target rank for Purpose::relay, and 0 for control, store and cable. `rail`
+/// numbers the parallel connections for one purpose, from 0.
 struct LinkKey {
   std::uint64_t group = 0;
   Purpose purpose = Purpose::control;

@@ -111,7 +111,7 @@ class Transport {
 
   /// Called before the engine sleeps, so that activity on links without a descriptor ends the
   /// sleep. Returns true if links without a descriptor may exist; the caller must then check its
-  /// links again before it sleeps.
+  /// links again before it sleeps, because bytes may have arrived before the call.
   virtual bool arm() { return false; }
   /// Reverses arm() after the sleep. Also called without a preceding arm(), so it must be cheap.
   virtual void disarm() {}

@@ -45,8 +45,8 @@ class RingWriter {
   RingState* state_;
   std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t written_ = 0;  // Local copy; the reader's process cannot change it.
-  std::uint64_t taken_ = 0;    // Last value read from the shared state.
+  std::uint64_t written_ = 0;  // Own copy of the count, which the peer's process cannot change.
+  std::uint64_t taken_ = 0;    // Value of RingState::taken that was last read.
 };
 
 /// The reading side of a ring. `bytes` is the ring's memory, mapped twice in a row (see
@@ -76,8 +76,8 @@ class RingReader {
 
 class ShmLink final : public Link {
  public:
-  /// Preferred size of each ring: large enough that a writer seldom waits, small enough for the
-  /// cache.
+  /// Preferred size of each ring in bytes: large enough that a writer seldom waits, small enough
+  /// for the cache.
   static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
   static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
 

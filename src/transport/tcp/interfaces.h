@@ -53,7 +53,7 @@ struct InterfaceAddress {
 /// Returns the interfaces in the kernel's order. Throws Error.
 std::vector<InterfaceAddress> list_interfaces();
 
-/// Returns the interface that has the address; null if none has.
+/// Returns the interface that has the address; null if no interface has it.
 const InterfaceAddress* find_interface(const std::vector<InterfaceAddress>& interfaces,
                                        const Address& address);
 

@@ -26,10 +26,11 @@ constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
 /// Maximum number of receives per depart() call, because the caller must also serve other links.
 constexpr int kMostDiscards = 64;
-/// Maximum size of one system call, in bytes; macOS rejects more than 2 GiB.
+/// Maximum number of bytes that one system call sends or receives; macOS rejects more than 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-/// Excludes ENOBUFS (no memory for sending), because run_short() warns the user of it.
+/// True if the call must be repeated once poll(2) reports the socket ready. ENOBUFS (no memory for
+/// sending) is excluded, because run_short() handles it.
 bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {

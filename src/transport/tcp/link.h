@@ -76,7 +76,7 @@ class TcpLink final : public Link {
   TcpLinkOptions options_;
   Shortage shortage_;
   Clock::time_point
-      report_end_at_{};  ///< When to report the end; set once either direction has ended.
+      report_end_at_{};  ///< Time at which to report the end; set once a direction has ended.
   /// The buffered bytes are buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;

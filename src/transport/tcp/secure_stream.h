@@ -112,7 +112,7 @@ class SecureStream {
   int end() noexcept;
 
   int descriptor() const { return descriptor_; }
-  /// Bytes of the buffers of one SecureStream.
+  /// Size in bytes of the buffers of one SecureStream.
   static std::size_t buffer_bytes();
 
  private:

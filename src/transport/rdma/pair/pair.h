@@ -95,8 +95,8 @@ class Pair {
   bool departed() const;
   /// True if the other end has sent close.
   bool closed_by_peer() const { return close_heard_; }
-  /// The reason why the pair no longer carries messages; empty while it does. Bytes that have
-  /// arrived remain readable.
+  /// The reason why the pair no longer carries messages; empty while it carries messages. Bytes
+  /// that have arrived remain readable.
   const std::string& ended() const { return ended_; }
   /// True if the pair ended while data sent by this end may not have arrived.
   bool lost_data() const { return lost_data_; }
@@ -160,7 +160,7 @@ class Pair {
   std::uint32_t expected_ = 0;  ///< Sequence number that the next received message must have.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  /// Payload sizes in bytes of posted messages, by send slot.
+  /// Payload of the message posted in each send slot: all bytes, and those in lent memory.
   struct Sending {
     std::uint32_t bytes = 0;
     std::uint32_t lent = 0;

@@ -1,5 +1,5 @@
 // The part of the binary interface of the verbs library that MCCL uses, declared here so that
-// builds do not need its headers. The interface is that of rdma-core's libibverbs
+// builds do not need the library's headers. The interface is that of rdma-core's libibverbs
 // (infiniband/verbs.h, IBVERBS_1.1 and later). Its structures are stable: new fields are only
 // appended. Apple's librdma.dylib has the same interface. tests/transport/abi/verbs.cpp compares
 // this file with the header of the build machine.
