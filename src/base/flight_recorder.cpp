@@ -53,8 +53,8 @@ bool is_message(const FlightEntry& entry) {
   return entry.collective == Collective::send || entry.collective == Collective::recv;
 }
 
-/// The transports that the call uses, joined by "+". Calls through the node's shared memory use no
-/// links.
+/// The transports that the call uses, joined by "+". The algorithms one_shot and two_shot use the
+/// node's shared memory, not links.
 std::string transport_of(const FlightEntry& entry, const FlightGroup& group,
                          std::string_view algorithm) {
   if (algorithm == "one_shot" || algorithm == "two_shot") return "shm";

@@ -2,7 +2,7 @@
 // did before it stopped.
 //
 // The thread that holds the engine's progress lock writes. Any thread may read at any time: a
-// reader skips a slot that changes while it is copied (a sequence lock in each slot).
+// reader skips a slot that changes while the reader copies it (each slot has a sequence lock).
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ struct FlightEntry {
   /// of ranks; below 2^48.
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
-  /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles`; 0
-  /// if unknown.
+  /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles` is
+  /// true; 0 if unknown.
   bool in_cycles = false;
   std::int64_t submitted = 0;
   std::int64_t started = 0;

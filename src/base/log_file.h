@@ -32,8 +32,8 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// Returns the logger of this process. Its first call in a child of a fork opens the child's
-  /// file, and throws Error if it cannot.
+  /// Returns the logger of this process. The first call in a child of a fork opens the child's
+  /// file, and throws Error if the file cannot be opened.
   spdlog::logger& logger() const;
 
  private:
