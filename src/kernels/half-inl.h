@@ -1,5 +1,5 @@
 // Converts 16-bit floats to two f32 vectors and back, compiled once per instruction set. Rounds to
-// nearest even. When narrowing, every NaN must be the one that one_nan() in float_ops-inl.h
+// nearest even. Narrowing requires that every NaN is the one that one_nan() in float_ops-inl.h
 // returns.
 
 #if defined(MCCL_KERNELS_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -25,7 +25,7 @@ constexpr unsigned kAllLanes = 0xffffffffU;
 
 __device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x % kLanes); }
 
-/// Collects the two words that a lane needs from the lanes that hold them.
+/// Collects the words at the positions `a` and `b` from the lanes that hold them.
 __device__ __forceinline__ Words gather_words(const Words& own, WordPlace a, WordPlace b) {
   const std::uint64_t a_first = __shfl_sync(kAllLanes, own.first, a.lane);
   const std::uint64_t a_second = __shfl_sync(kAllLanes, own.second, a.lane);

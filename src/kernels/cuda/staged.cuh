@@ -81,7 +81,8 @@ class Staged {
   __device__ __forceinline__ void run(std::uint32_t meeting) {
     const std::uint32_t first = count_of(fabric_.counters->rounds);
     // Half a round is a multiple of all_lines() bytes. So each line of the staging area is always
-    // used by the same block, which the barrier of blocks requires.
+    // used by the same block. This is necessary, because the barrier synchronises only blocks with
+    // the same number.
     static_assert(kRound >= std::size_t{2} * 16 * kMostBlocks * kThreads);
     const std::size_t length = kRound / (2 * all_lines()) * (2 * all_lines());
     const bool is_long = parts_.part > length;
