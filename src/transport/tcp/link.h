@@ -14,8 +14,8 @@
 namespace mccl::transport::tcp {
 
 struct TcpLinkOptions {
-  /// Delay between the end of the connection and the LinkClosed that reports it. On a relayed
-  /// connection, the real cause arrives over another connection during this delay.
+  /// Delay between the end of the connection and the LinkClosed that reports it. If the connection
+  /// is relayed, the real cause of its end arrives over another connection during this delay.
   Clock::duration report_end_after{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;

@@ -29,7 +29,7 @@ struct DeviceCard {
 
 struct Card {
   std::string host;
-  std::string why;  ///< The reason why no device can be used; empty if `devices` can be used.
+  std::string why;  ///< The reason why no device can be used; empty if at least one can be used.
   std::vector<Service> services;
   std::vector<DeviceCard> devices;
   /// For each rank, the indices of the devices that lead to it, if each device reaches only some
