@@ -37,8 +37,8 @@ struct Candidate {
   std::string outcome;  ///< Result of the last attempt; empty before the first attempt.
   /// Interface of this host through which `to` is reached; empty if unknown.
   std::string interface = {};
-  /// True if this candidate is as good as the first one, as far as the system reports its subnet
-  /// and medium, but uses another interface.
+  /// True if this candidate uses another interface than the first candidate, and neither is better
+  /// as far as the system reports.
   bool equals_first = false;
   /// True if a connection to this address has been accepted.
   bool met = false;
