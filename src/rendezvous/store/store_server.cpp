@@ -99,7 +99,7 @@ class ServedStore final : public Store {
     /// Deadline for receiving the rest of a request or sending the rest of an answer.
     Clock::time_point deadline;
     /// Bytes of shared_left_ that are reserved for a large request of the client, and for a large
-    /// answer to it.
+    /// answer to the client.
     std::size_t large_input = 0;
     std::size_t large_output = 0;
     Bytes input;
@@ -107,7 +107,8 @@ class ServedStore final : public Store {
     std::size_t input_limit = 0;
     std::optional<Wait> wait;
     bool has_asked = false;
-    /// Name of the run of the job to which the client's requests belong; may be empty.
+    /// Name of the run of the job to which the client's requests belong; empty until a request has
+    /// shown it.
     std::string start;
     bool has_left = false;  ///< True if the client has sent `leave`.
   };

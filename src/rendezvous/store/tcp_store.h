@@ -21,9 +21,10 @@ struct Entrance {
   /// Where the store is, for messages: "at " and its address, or the path to it.
   std::string name;
   std::string advice;           ///< Advice if no attempt was answered.
-  std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
+  std::string advice_when_met;  ///< Advice if a connection was accepted, but its handshake failed.
   /// Returns the addresses to dial. Called at every attempt, because names may resolve differently
-  /// later. Throws Error, or PeerError if further attempts are useless.
+  /// later. Throws PeerError if further attempts are useless. After any other Error, the caller
+  /// tries again.
   std::function<std::vector<Candidate>()> ways;
   /// The relay that passes the connection on towards rank 0; empty if ways() returns the store's
   /// own addresses.
@@ -54,7 +55,8 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
                                           std::chrono::milliseconds timeout,
                                           const StoreReport& report);
 
-/// Base class of stores that another process serves. That process may stop responding.
+/// Base class of stores that another process serves. That process may stop responding, so its
+/// answers have a deadline.
 class RemoteAnswers : public Store {
  public:
   /// Sets the time by which the server must answer each request. Thread-safe.
