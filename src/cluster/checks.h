@@ -13,8 +13,8 @@
 
 namespace mccl::cluster {
 
-/// Returns the faults of one host, after the findings in `facts.odd`, which describe facts that
-/// could not be gathered or parsed.
+/// Returns the findings in `facts.odd`, which describe facts that could not be gathered or parsed,
+/// followed by the faults of the host.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
@@ -56,8 +56,8 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
 /// finding, which lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
-/// Finds cables whose ends have addresses or MTUs that do not match. Needs no results of path
-/// tests.
+/// Finds cables whose ends have addresses or MTUs that do not match. Does not need the results of
+/// path tests.
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Connectivity& joined);
 
 /// Finds faults in the results of the path tests, and groups of hosts that no path joins.

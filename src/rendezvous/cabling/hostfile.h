@@ -1,5 +1,5 @@
-// Reads the hostfile: the addresses of all ranks, given to every rank in advance. With it, ranks
-// find each other even if no network joins all of them.
+// Reads the hostfile, which lists the addresses of all ranks and is given to every rank in advance.
+// With it, ranks find each other even if no network joins all of them.
 #pragma once
 
 #include <string>

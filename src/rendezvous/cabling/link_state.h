@@ -36,7 +36,7 @@ struct Sighting {
   friend bool operator==(const Sighting&, const Sighting&) = default;
 };
 
-/// A message between neighbours.
+/// A message between neighbours about cables.
 struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,

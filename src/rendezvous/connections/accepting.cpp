@@ -19,7 +19,7 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// If an address has more guests than this, its guests are closed before the guests of other
+/// If an address has more guests than kShare, its guests are closed before the guests of other
 /// addresses. The ranks of one host share an address, and several of them may connect at the same
 /// time.
 constexpr std::size_t kShare = 16;

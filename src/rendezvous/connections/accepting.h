@@ -60,6 +60,7 @@ class Turnstile {
                    Clock::time_point now);
 
  private:
+  /// Time of the last log line about a refusal, and the number of refusals since then.
   struct Lines {
     std::optional<Clock::time_point> last;
     std::uint64_t unsaid = 0;
@@ -74,8 +75,8 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< State of the log lines at INFO.
-  Lines loud_lines_;   ///< State of the log lines at WARN.
+  Lines quiet_lines_;  ///< Refusals at level INFO.
+  Lines loud_lines_;   ///< Refusals at level WARN.
 };
 
 /// A connection from a process that has proved that it belongs to the job. If its settings differ

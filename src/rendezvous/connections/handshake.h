@@ -92,7 +92,8 @@ class Handshake {
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 
-  /// True if the acceptor has read a whole hello. A hello proves nothing.
+  /// True if the acceptor has read a whole hello, which does not prove yet that the peer knows the
+  /// job key.
   bool has_begun() const { return step_ == Step::dialer_proof || step_ == Step::dialer_settings; }
   /// True if the peer has proved that it knows the job key.
   bool proven() const { return proven_; }

@@ -73,7 +73,7 @@ class ServedStore final : public Store {
 
   void set(const std::string& key, std::string_view value) override {
     table_.set(key, value);
-    wake_.wake();  // A client's get() may be waiting for the key.
+    wake_.wake();  // The thread answers the clients that wait for the key.
   }
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     return table_.get(key, timeout);
@@ -126,8 +126,8 @@ class ServedStore final : public Store {
         }
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      // Look again for all clients: one that was served earlier in this pass may wait for a key
-      // that another client has set since.
+      // Look again for all clients: a client that was served earlier in this pass may wait for a
+      // key that another client has set since.
       for (Client& client : clients_) look_again(client, now);
       // If reserved bytes were given back, a client may be waiting for them, so serve all clients
       // again immediately.
@@ -282,7 +282,8 @@ class ServedStore final : public Store {
     // saw that the handshake had succeeded, and dials again.
     if (client.has_left || !client.has_asked) return;
     if (client.input.size() >= kStoreHeaderBytes) {
-      // The client's `leave` may have arrived together with the end of the connection.
+      // The client's `leave` may have arrived together with the end of the connection. It is then
+      // still in `input`.
       const auto last = decode_store_header(client.input);
       if (last && last->kind == StoreKind::leave) return;
     }

@@ -1,4 +1,5 @@
-// The store that rank 0 serves over TCP; make_tcp_store() in mccl/store.h makes one for an address.
+// The store that rank 0 serves over TCP. make_tcp_store() in mccl/store.h serves it on rank 0, and
+// connects to it on the other ranks.
 #pragma once
 
 #include <atomic>
@@ -16,9 +17,9 @@
 
 namespace mccl::rendezvous {
 
-/// How the other ranks connect to the store.
+/// Describes how the other ranks connect to the store.
 struct Entrance {
-  /// Where the store is, for messages: "at " and its address, or the path to it.
+  /// Location of the store, for error messages: "at " and its address, or the path to it.
   std::string name;
   std::string advice;           ///< Advice if no attempt was answered.
   std::string advice_when_met;  ///< Advice if a connection was accepted, but its handshake failed.
