@@ -29,13 +29,15 @@ constexpr double kMostWindowSteps = 5e5;
 /// A later candidate is chosen only if its time is below this fraction of the best time, so the
 /// first of several equal candidates is kept.
 constexpr double kBetter = 0.999;
-/// If a chunk takes this many times as long as the best smaller chunk, larger chunks are not tried.
+/// Larger chunks are not tried once the time with a chunk is more than this many times the best
+/// time so far.
 constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact sum.
 constexpr double kWorthRounding = 0.9;
 /// Maximum size of a group in which all ranks may send to all others at the same time.
 constexpr int kSmallGroup = 8;
-/// Chunk of an uneven all_to_all, whose ranks do not know how much data other pairs exchange.
+/// Maximum chunk of an uneven all_to_all, in bytes. Its ranks do not know how much data other pairs
+/// exchange.
 constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
 
 std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Facts& facts) {

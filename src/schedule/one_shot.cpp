@@ -167,8 +167,8 @@ class OneShot : public ScheduleWriter {
     }
   }
 
-  /// Moves data from the ranks that publish to the ranks that read: between the root and all other
-  /// ranks.
+  /// Moves data between the root and all other ranks. `publishes`: true if this rank publishes
+  /// data, false if it reads data.
   template <typename Publish, typename Read>
   void flow(bool publishes, std::size_t count, Publish publish, Read read) {
     if (count == 0) return arrive_for_nothing();
@@ -193,9 +193,9 @@ class OneShot : public ScheduleWriter {
 
   std::size_t piece_ = 1;  // elements for one reader
   std::size_t pieces_ = 1;
-  std::size_t slot_ = 1;  // elements
+  std::size_t slot_ = 1;  // elements in a slot
   std::size_t slots_ = 1;
-  std::size_t batch_ = 1;  // slots
+  std::size_t batch_ = 1;  // slots in a batch
 };
 
 constexpr Writes<OneShot> kOneShotWrites[] = {
