@@ -60,7 +60,7 @@ struct ProcessPlan {
   std::vector<std::string> argv;  ///< argv[0] is the path of the program.
   std::string directory = {};     ///< Empty: the current directory.
   std::map<std::string, std::string> environment = {};
-  /// Empty: standard input and output are pipes. Standard error is always a pipe.
+  /// Empty: standard input and output are pipes. Standard error is a pipe even with a terminal.
   std::optional<TerminalPlan> terminal = {};
   /// CPUs that the child may use. Empty: the CPUs that its parent may use.
   std::vector<int> processors = {};

@@ -172,7 +172,7 @@ class Input {
   bool reading(std::size_t reader) const { return reading_[reader]; }
   /// True if the input has ended and the reader has taken all of it.
   bool exhausted(std::size_t reader) const;
-  /// True if some reader has taken all bytes and no reader lags far behind.
+  /// True if some reader has taken all bytes, and no reader lags 64 MiB or more behind.
   bool wants_more() const;
 
  private:

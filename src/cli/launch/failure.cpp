@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Shortest silence that is reported. The host answers every second, but may miss some beats while
-/// it is busy.
+/// Shortest silence that is reported. The launcher sends a beat every second. A host answers each
+/// beat, but may answer late while it is busy.
 constexpr auto kNotable = 3s;
 
 /// Returns the local time, such as "14:03:22".

@@ -28,8 +28,8 @@ struct RecordedCall {
   std::string site = {};  ///< The place in the program that made the call; empty if unknown.
   long long sequence = 0;
   long long bytes = 0;
-  /// These three members are ranks in the group, or -1 if the call has no such rank. `peer` is the
-  /// other rank of a message.
+  /// `peer`, `root` and `waits_for` are ranks in the group, or -1 if the call has no such rank.
+  /// `peer` is the other rank of a message.
   int peer = -1;
   int root = -1;
   int waits_for = -1;
