@@ -85,7 +85,8 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;
-  // The hierarchical algorithm sums exactly inside the nodes and rounds only between them.
+  // The hierarchical algorithm is preferred, because it sums exactly inside the nodes and rounds
+  // only between them.
   if (problem.coding && can(Algorithm::hierarchical, problem)) return Algorithm::hierarchical;
   if (!problem.nodes.empty() || facts.cables) return {};
   if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
@@ -139,7 +140,8 @@ RankedChoice best_of(Algorithm algorithm, bool is_only, const Problem& problem,
 std::vector<Algorithm> candidates_for(const Problem& problem, std::size_t element_bytes,
                                       const Facts& facts) {
   if (const auto only = settled(problem, element_bytes, facts)) return {*only};
-  // If all ranks share a window, links through the same memory would only add copies.
+  // If all ranks share a window, links through the same memory would only add copies, so algorithms
+  // that use links are left out.
   const bool window_only =
       can(Algorithm::one_shot, problem) && fits_through_window(problem, element_bytes, facts);
   std::vector<Algorithm> candidates;

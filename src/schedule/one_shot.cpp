@@ -185,8 +185,8 @@ class OneShot : public ScheduleWriter {
     }
   }
 
-  /// Used if there is no data. Arrivals carry the call's fingerprint, so mismatched calls are
-  /// detected all the same.
+  /// Makes all ranks arrive and wait for each other even if there is no data. Arrivals carry the
+  /// call's fingerprint, so mismatched calls are detected.
   void arrive_for_nothing() { builder_.await(kAllPeers, builder_.arrive()); }
 
   static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }
