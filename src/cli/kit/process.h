@@ -37,7 +37,7 @@ inline constexpr int kSignalBase = 128;
 /// How a process ended.
 struct Exit {
   int status = 0;  ///< Exit status, or 128 + the signal number if the process was killed.
-  /// True if the host was lost, so that the real exit status is unknown.
+  /// True if the connection to the process's host was lost, so the real exit status is unknown.
   bool connection_lost = false;
 
   bool good() const { return status == 0 && !connection_lost; }

@@ -52,8 +52,8 @@ ChildProcess start_shell(const Host& host, const Reaching& reaching);
 /// Raises the limit of open files for `shells` more shells. Throws Error if the system refuses.
 void make_room_for_shells(std::size_t shells);
 
-/// Decides when to retry a login that a server dropped because many arrived together. The pauses
-/// double and are randomised, so that logins dropped together do not collide again.
+/// Decides when to retry a login that a server dropped because many logins arrived together. The
+/// pauses double and are randomised, so that logins dropped together do not collide again.
 class LoginRetry {
  public:
   /// True if a login may begin now.
@@ -73,7 +73,7 @@ class LoginRetry {
   Clock::time_point next_try_ = {};
 };
 
-/// Limits the number of logins in progress, because sshd drops some if many arrive together
+/// Limits the number of logins in progress, because sshd drops some logins if many arrive together
 /// (MaxStartups).
 class Logins {
  public:

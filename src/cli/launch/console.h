@@ -87,8 +87,8 @@ enum class OutputStream { output, error };
 
 class Console {
  public:
-  /// `restarts` is the number of earlier starts of the job. If it is not 0, the name of the log
-  /// folder contains it. Throws InvalidArgument if a log file cannot be created.
+  /// `restarts` is the number of earlier starts of the job. If `restarts` is not 0, the name of the
+  /// log folder contains that number. Throws InvalidArgument if a log file cannot be created.
   Console(int ranks, const ConsoleOptions& options, int restarts);
 
   /// Writes whole lines, or a piece of a line that must be shown now. First ends any unfinished

@@ -37,7 +37,7 @@ std::string time_of_day(Clock::time_point time) {
 
 constexpr int kLargestSignal = 64;
 
-/// Minimum by which the default silence exceeds the liveness interval, in seconds.
+/// The default of silence_of() exceeds the liveness interval by at least this many seconds.
 constexpr double kLeastMargin = 5;
 
 /// Returns the liveness interval that the rank's variables set, in seconds. Returns the default if

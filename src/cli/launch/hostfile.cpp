@@ -100,8 +100,8 @@ std::vector<std::string> addresses_at(const ValuePath& place, const json& value)
   return addresses;
 }
 
-/// Checks a host's "rdma" list and returns it. Its entry for each host must be null, the name of a
-/// device, or a list of such names.
+/// Checks a host's "rdma" list and returns the list. Each entry must be null, the name of a device,
+/// or a list of such names.
 const json& rdma_at(const ValuePath& place, const json& value) {
   if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {

@@ -62,8 +62,9 @@ using NamedText = std::pair<std::string, std::string>;
 std::string files_script(std::span<const NamedText> files);
 
 /// Script that sets the variables, changes the directory, runs the program and exits with its
-/// status: 128 + the signal number if the program was killed. The script writes begin_word() and
-/// exit_word(), because processes that the program left behind may hold the session open.
+/// status: 128 + the signal number if the program was killed. The script also writes begin_word()
+/// and exit_word(). exit_word() reports the status even if processes that the program left behind
+/// hold the session open.
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);

@@ -345,7 +345,7 @@ class JobRun {
   const Job& job_;
   const RunOptions& options_;
   Signals signals_;
-  /// Constructed before any member that starts a thread, because it forks.
+  /// Constructed before any member that starts a thread, because Guardian forks.
   std::optional<Guardian> guardian_;
   Logins logins_;
   std::vector<std::unique_ptr<RunningHost>> hosts_;

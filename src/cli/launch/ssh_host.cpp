@@ -22,7 +22,7 @@ constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
 constexpr auto kBetweenBeats = 1s;
 constexpr int kSshFailed = 255;
-/// Signals, and the commands to the guard that make it send them.
+/// Each signal, and the command that makes the guard send this signal.
 constexpr std::pair<int, const char*> kWords[] = {{SIGUSR1, "usr1\n"},
                                                   {SIGUSR2, "usr2\n"},
                                                   {SIGQUIT, "quit\n"},

@@ -262,8 +262,8 @@ void MulticastProbe::ask_again() {
       each = questions_.erase(each);
       continue;
     }
-    // The question is repeated by multicast, because the first one may have reached another probe
-    // with the same port.
+    // The question is repeated by multicast, because the first question may have reached another
+    // probe of that host with the same port.
     if (const auto to = all_on(name_of(question.place.interface)))
       send(socket_, question.text, *to);
     ++question.asked;
