@@ -76,7 +76,7 @@ struct Estimate {
 /// pair exchanges one chunk.
 class Estimator {
  public:
-  /// Requires can(). The facts must outlive this object.
+  /// Requires can(algorithm, problem). The facts must outlive this object.
   Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 

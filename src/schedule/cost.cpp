@@ -188,7 +188,7 @@ double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWo
 
 /// Adds copies of the largest node until the number of nodes is a power of two. In exchanges
 /// between nodes, all ranks then do the same, so that the schedule of one rank is enough for an
-/// estimate. A walk of all ranks would take seconds in a large group.
+/// estimate. Simulating all ranks would take seconds in a large group.
 Problem with_even_nodes(Problem problem) {
   const std::vector<std::vector<int>> nodes = all_nodes(problem);
   const std::size_t largest =

@@ -176,7 +176,7 @@ class Subtrees : public ScheduleWriter {
     return p_.collective == Collective::gather ? output(region) : input(region);
   }
 
-  /// Scratch for the places [first, last) of this rank's subtree.
+  /// Scratch memory for the parts of the places [first, last), which are in this rank's subtree.
   Region kept(int first, int last) {
     if (!has_scratch_) {
       scratch_ = builder_.reserve_scratch(count_of(tree_.place(), tree_.end_of(tree_.place())));

@@ -253,9 +253,9 @@ class Walk {
     return arrived;
   }
 
-  /// Returns the time at which a step that awaits arrivals ends. Ranks that wait for each other's
-  /// latest arrivals meet, which takes each of them the time of a meeting. If the awaited ranks
-  /// do not wait for this rank, the step only takes the fixed time of a piece.
+  /// Returns the time at which a step that awaits arrivals ends. If ranks wait for each other's
+  /// latest arrivals, each of them takes StepTimes::meeting(). If the awaited ranks do not wait for
+  /// this rank, the step only takes StepTimes::piece().
   double await(std::uint32_t number, double time) {
     Rank& rank = ranks_[steps_[number].rank];
     const std::uint32_t mark = step(number).mark;

@@ -84,8 +84,9 @@ std::vector<std::string> addresses_of(const Job& job, const RankPlan& rank,
   return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
-/// Returns the CUDA device of this rank. On this machine, chooses from the launcher's
-/// CUDA_VISIBLE_DEVICES, if set; otherwise the device has the number of the local rank.
+/// Returns the CUDA device of this rank. If the rank runs on this machine (`here`) and the
+/// launcher's CUDA_VISIBLE_DEVICES is set, ranks use its devices in turn. Otherwise the device has
+/// the number of the local rank.
 std::string device_of(const RankPlan& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
   std::vector<std::string> devices;

@@ -32,10 +32,10 @@ constexpr auto kSettling = 100ms;
 
 /// Number of open files for each child process (a rank or an ssh connection): its three streams.
 constexpr std::size_t kFilesOfProcess = 3;
-/// Number of open files for everything else. Log files are counted separately.
+/// Number of open files besides those of child processes and log files.
 constexpr std::size_t kOtherFiles = 64;
 
-/// Number of files that the launcher itself opens.
+/// Returns the maximum number of files that the launcher itself has open at a time.
 std::size_t files_for(const Job& job, const ConsoleOptions& console) {
   const auto ranks = static_cast<std::size_t>(job.size());
   std::size_t processes = ranks;
