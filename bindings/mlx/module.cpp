@@ -31,7 +31,7 @@ bool is_ours(const mx::distributed::Group& group) {
 
 mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<Alone>()); }
 
-/// Records an exchange. In a group of one process the result is the input.
+/// Adds an exchange to MLX's graph. In a group of one process the result is the input.
 mx::array exchange(const mx::array& x, const mx::distributed::Group& group, ExchangeKind kind,
                    int root, std::vector<int> rows, std::vector<int> from,
                    mx::StreamOrDevice stream) {

@@ -22,7 +22,7 @@ namespace nb = nanobind;
 /// Name of the PyCapsule that Group.capsule returns. It owns a `std::shared_ptr<mccl::Group>*`.
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
-/// Options that all calls have in common.
+/// Options of one call: the Python arguments of the same names.
 struct Manner {
   bool wait = true;
   Timeout timeout = {};

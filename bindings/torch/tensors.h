@@ -25,9 +25,11 @@ struct ElementType {
   std::size_t units = 1;
 };
 
-/// Type for calls that only move data. A type that the engine does not know is sent as bytes.
+/// Element type for calls that only move data. A type that the engine does not know is sent as
+/// bytes.
 ElementType movable_type(at::ScalarType type);
-/// Type for calls that compute. Throws ValueError if the engine cannot reduce `type` by `op`.
+/// Element type for calls that reduce data. Throws ValueError if the engine cannot reduce `type` by
+/// `op`.
 mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::ReduceOp& op);
 
 /// Converts torch's reduction to the engine's. Throws ValueError for an unknown reduction, or for
