@@ -33,8 +33,7 @@ Common errors, all subclasses of mccl.distributed.Error:
         its group failed: every later call fails with the first reason.
 
 Thread-safe. If several threads make collective calls of one group, the program must order the
-calls.
-Control-C ends a wait, not the call.)";
+calls. Control-C ends a wait, not the call.)";
 
 constexpr const char* kAllReduce = R"(Reduces the arrays of all ranks; every rank gets the result.
 

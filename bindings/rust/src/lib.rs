@@ -53,8 +53,9 @@ pub enum Op {
 
 /// The type of an element.
 ///
-/// # Safety `CODE` must be the number of this type in `mccl/c.h`, and every bit pattern must be a
-/// valid value of this type.
+/// # Safety
+/// `CODE` must be the number of this type in `mccl/c.h`, and every bit pattern must be a valid
+/// value of this type.
 pub unsafe trait Element: Copy {
     const CODE: i32;
 }
