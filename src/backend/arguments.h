@@ -50,7 +50,7 @@ class Arguments {
 // The following functions also throw InvalidArgument if their check fails.
 
 /// check_codec() checks the compression of a call, and check_ratio() checks the compression of a
-/// group. Both accept a compression without a codec.
+/// group. Both accept Codec::none.
 void check_codec(const engine::Call& call, const Compression& compression);
 void check_ratio(const Compression& compression);
 /// Checks `left`, the call's left_out buffer, which receives the error of compression. It must have

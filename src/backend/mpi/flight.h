@@ -17,8 +17,8 @@ struct CallCommunicator {
   Handle comm = 0;
   int rank = 0;
   int size = 1;
-  /// The largest tag that MPI allows. The upper half of the tags is reserved for the bindings' own
-  /// calls.
+  /// The largest tag that MPI allows. MCCL reserves the upper half of these tags for calls that its
+  /// bindings make internally.
   int largest_tag = 0;
   /// Maximum number of elements in one MPI call. Longer data are sent in pieces.
   std::size_t most = 0;

@@ -11,9 +11,10 @@
 namespace mccl::native {
 namespace {
 
-/// Sizes in bytes of the first and the last message. The first message is so large that its time
-/// depends on the rate of a slow cable, not on the buffers along that cable. Sizes grow until a
-/// message takes kLongEnough seconds, so that a fast cable shows its rate as well.
+/// Minimum and maximum size in bytes of the messages that measure the rate. The smallest message is
+/// so large that its time depends on the rate of a slow cable, not on the buffers along that cable.
+/// Sizes grow until a message takes kLongEnough seconds, so that the rate of a fast cable is
+/// measured as well.
 constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;

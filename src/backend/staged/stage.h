@@ -20,7 +20,8 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
 }
 
 /// Holds the pinned memory of one call, and the HostBounce that copies data to that memory and
-/// back. A call on host memory that only waits for a fence has neither. Not thread-safe.
+/// back. A call on host memory that only waits for a fence needs no memory and no HostBounce. Not
+/// thread-safe.
 class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into a request on host memory. The device copies the input to
@@ -46,7 +47,7 @@ class Stage final : public engine::Conveyor {
   /// The error of the copies; null if there is none.
   std::exception_ptr failure() const { return failure_; }
 
-  /// True if streams can wait for the end of the call.
+  /// True if lead() can make a stream wait for the end of the call.
   bool leads() const { return bounce_ && bounce_->leads(); }
   void lead(void* stream) { bounce_->lead(stream); }
 
