@@ -1,4 +1,4 @@
-// The implementation of MLX's distributed::Group by a group of MCCL.
+// Implements MLX's distributed::Group with a group of MCCL.
 #pragma once
 
 #include <mlx/distributed/distributed_impl.h>

@@ -1,4 +1,5 @@
-// mccl._mlx: groups of the engine for mx.distributed. Import mlx.core first.
+// Defines the module mccl._mlx, with which mx.distributed uses groups of MCCL. Python must import
+// mlx.core before this module.
 #include "python/errors.h"
 // The include above must stay first: it makes the error types visible to other libraries (see
 // errors.h).

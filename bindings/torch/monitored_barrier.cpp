@@ -14,7 +14,7 @@ using mccl::CallOptions;
 using mccl::Group;
 using std::chrono::milliseconds;
 
-// Tags above the maximum that torch can use.
+// Tags of this barrier's messages. Both are above the maximum that torch can use.
 constexpr std::uint32_t kArrivedTag = 0xFFFF0000U;
 constexpr std::uint32_t kReleasedTag = 0xFFFF0001U;
 

@@ -107,7 +107,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> seen_from_the_cpu(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   auto seen = c10::make_intrusive<c10d::ProcessGroup>(group->getRank(), group->getSize());
   const auto backend = group->getBackend(c10::DeviceType::MPS);
-  // setBackend() overwrites the backend's bound device with the group's and changes nothing else.
+  // setBackend() sets the backend's bound device to that of the group, so give the group the same
+  // device first.
   if (const auto bound = backend->getBoundDeviceId()) seen->setBoundDeviceId(*bound);
   seen->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
   return seen;

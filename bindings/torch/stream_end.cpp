@@ -170,7 +170,8 @@ bool StreamWork::wait(std::chrono::milliseconds /*timeout*/) {
   return true;
 }
 
-/// The future is complete for the host immediately. Reading its value makes a stream wait.
+/// The host sees the future as complete immediately. A thread that reads its value makes its
+/// current stream wait for the call.
 c10::intrusive_ptr<c10::ivalue::Future> StreamWork::getFuture() {
   const c10::Stream stream = end_.stream();
   auto future = c10::make_intrusive<c10::ivalue::Future>(

@@ -126,7 +126,7 @@ class TensorStaging {
   std::function<void()> then_;
 };
 
-/// Element count of each tensor, in units of `type`.
+/// Number of elements of type `type.dtype` in each tensor.
 std::vector<std::size_t> counts_of(const std::vector<at::Tensor>& tensors, ElementType type);
 bool all_equal(const std::vector<std::size_t>& counts);
 

@@ -365,7 +365,8 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
   if (future_) return future_;
   const auto type = c10::ListType::create(c10::TensorType::get());
   if (device_ && end_) {
-    // The future is complete for the host immediately. Reading its value makes a stream wait.
+    // The host sees the future as complete immediately. A thread that reads its value makes its
+    // current stream wait for the call.
     future_ = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{*device_});
     if (future_due_) {
       end_->hold_current_stream();

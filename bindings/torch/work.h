@@ -1,4 +1,4 @@
-// A call of the engine as a Work of torch.
+// Presents a call of MCCL as torch's c10d::Work.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ struct WorkLedger {
   /// Records that `call` is over, and counts its work as done.
   void closed(DeviceCall& call);
   /// Blocks until every work is done and its hook has run. Runs signal handlers meanwhile, as
-  /// wait() does. Throws the errors of raise_missed().
+  /// WorkMCCL::wait() does. Throws the errors of raise_missed().
   void wait_until_idle();
   /// Title of a call for which awaited() was called and that is not over; null if there is none.
   const char* awaited_title();

@@ -31,8 +31,8 @@ struct LogOptions {
   std::size_t file_bytes = std::size_t{64} << 20;
 };
 
-/// The settings of one process. A plain value: not thread-safe while it is being changed. The
-/// ranges are in src/base/settings.cpp and in docs/settings.md.
+/// The settings of one process. A plain value: not thread-safe while it is being changed. The valid
+/// values are listed in src/base/settings.cpp and in docs/settings.md.
 struct MCCL_API Config {
   std::string backend = "auto";    ///< Backend of the calls: auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< Transport between ranks: auto, tcp, shm, rdma
@@ -71,8 +71,10 @@ struct MCCL_API Config {
   std::string reduce_on =
       "auto";                  ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
   bool accelerate = false;     ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;  ///< Copy data to the host even if a Mac's GPU shares its memory
-  std::string test_only_shared_gpu = "no";    ///< For tests of the GPU kernels: no, nvlink, pcie
+  bool force_staging = false;  ///< Copy data to the host even if a Mac's GPU shares the memory
+  /// For tests only: whether GPU kernels also run between ranks that share a GPU, and as which
+  /// connection: no, nvlink, pcie
+  std::string test_only_shared_gpu = "no";
   std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
   std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
@@ -86,8 +88,8 @@ struct MCCL_API Config {
   /// Congestion control of TCP links: auto, system, or a name known to the system
   std::string congestion_control = "auto";
   double timeout = 1800;  ///< Default timeout of a call, in seconds
-  /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
-  /// that does not accept the data still to be sent to it
+  /// Seconds to wait for the other ranks at start-up. After a group is destroyed, also the seconds
+  /// to wait for a rank that does not accept the data that are still to be sent to it
   double connect_timeout = 60;
   double liveness_interval = 10;  ///< Seconds without data from a rank until it counts as dead
   /// Seconds without progress after which a warning names the ranks that a call waits for; 0: no

@@ -21,16 +21,16 @@ class Arguments {
   using Counts = std::span<const std::size_t>;
   Arguments(int rank, int size) : rank_(rank), size_(size) {}
 
-  /// An all_reduce, or a reduce to `root`.
+  /// Builds the Request of an all_reduce, or of a reduce to `root`.
   Request sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op, int root = -1) const;
   Request broadcast(Buffer data, int root) const;
-  /// An all_gather, gather, scatter or reduce_scatter, whose input or output consists of one part
-  /// per rank. Without `counts`, all parts have the length of the buffer that holds only this
-  /// rank's part. Only reduce_scatter reads `op`.
+  /// Builds the Request of an all_gather, gather, scatter or reduce_scatter, whose input or output
+  /// consists of one part per rank. Without `counts`, all parts have the length of the buffer that
+  /// holds only this rank's part. Only reduce_scatter reads `op`.
   Request in_parts(Collective call, ConstBuffer in, Buffer out, std::optional<Counts> counts = {},
                    int root = -1, const ReduceOp& op = {}) const;
   Request all_to_all(ConstBuffer in, Buffer out) const;
-  /// An all_to_all whose parts may differ in length.
+  /// Builds the Request of an all_to_all whose parts may differ in length.
   Request all_to_allv(ConstBuffer in, Counts in_counts, Buffer out, Counts out_counts) const;
   Request barrier() const;
   Request send(ConstBuffer data, int peer, std::uint32_t tag) const;

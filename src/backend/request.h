@@ -32,7 +32,7 @@ class Shares {
   std::size_t total() const { return counts_.empty() ? ranks_ * each_ : sum(counts_); }
 
   std::size_t ranks() const { return ranks_; }
-  /// Empty if all parts are equal.
+  /// Elements of each rank's part; empty if all parts are equal.
   std::span<const std::size_t> counts() const { return counts_; }
 
   /// True if all parts together fit the address space. Otherwise total() and before() may overflow.

@@ -15,11 +15,10 @@
 namespace mccl::direct {
 namespace {
 
-/// A rank's report about its call of a collective. kOnHost: some of the call's data are in host
-/// memory.
-constexpr std::byte kOnHost{0};
-constexpr std::byte kMeets{1};     ///< All data are in device memory, and the call may wait for
-                                   ///< other ranks.
+/// A rank's report about its call of a collective: where the call's data are, and whether the call
+/// may wait for the other ranks.
+constexpr std::byte kOnHost{0};    ///< Some data are in host memory.
+constexpr std::byte kMeets{1};     ///< All data are in device memory, and the call may wait.
 constexpr std::byte kOnDevice{2};  ///< All data are in device memory, but the call must not wait.
 
 }  // namespace

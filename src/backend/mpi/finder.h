@@ -27,8 +27,8 @@ Launcher launcher_of(const std::map<std::string, std::string>& environment);
 
 struct LibrarySearch {
   std::vector<std::string> names;  ///< Libraries to try, in this order.
-  std::string
-      named_by;  ///< Environment variable that names the library; empty if no variable does.
+  /// Environment variable that names the library; empty if no variable does.
+  std::string named_by;
 };
 
 /// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the

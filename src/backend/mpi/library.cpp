@@ -120,8 +120,8 @@ int MpiLibrary::largest_tag(Comm comm) const {
   void* value = nullptr;
   int found = 0;
   Comm_get_attr(comm, abi_.tag_bound, static_cast<void*>(&value), &found);
-  return found ? *static_cast<int*>(value) : 32767;  // the least value of MPI_TAG_UB that MPI
-                                                     // allows
+  // Without the attribute, assume the smallest value of MPI_TAG_UB that MPI allows.
+  return found ? *static_cast<int*>(value) : 32767;
 }
 
 Handle MpiLibrary::duplicate(Comm comm) const {

@@ -1,4 +1,4 @@
-// An MPI library of any ABI, loaded at run time.
+// An MPI library of any supported ABI (see abi.h), loaded at run time.
 #pragma once
 
 #include <cstddef>

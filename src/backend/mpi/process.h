@@ -34,9 +34,9 @@ class MpiProcess {
   int size() const { return size_; }
   ThreadLevel level() const { return level_; }
 
-  /// The store where the engines of all ranks meet, and the key with which they authenticate each
-  /// other. Both are new for each run of the job. If there is only one rank, the store is null and
-  /// the key is empty.
+  /// The store through which the engines of all ranks find each other, and the key with which they
+  /// authenticate each other. Both are new for each run of the job. If there is only one rank, the
+  /// store is null and the key is empty.
   const std::shared_ptr<Store>& store() const { return store_; }
   const std::string& key() const { return key_; }
 

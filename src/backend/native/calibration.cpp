@@ -148,7 +148,7 @@ class Calibration {
     }
     if (config.link_latency_us > 0) facts.latency_s = config.link_latency_us * 1e-6;
     if (config.link_gbit > 0) facts.bytes_per_s = config.link_gbit * 1e9 / 8;
-    // The figures are the same on all ranks, so rank 0 logs them.
+    // The measured values are the same on all ranks, so only rank 0 logs them.
     if (!figures.empty() && engine_->rank() == 0)
       engine_->log().info("measured: {}", fmt::join(figures, ", "));
     engine_->learn(std::move(facts));

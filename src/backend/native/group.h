@@ -57,8 +57,8 @@ class NativeGroup final : public Group {
   /// Sets the properties that the context's groups share. Must be called before the first call.
   /// Groups that split() and shrink() make from this group use the same setup.
   void set_up(std::shared_ptr<const GroupSetup> setup);
-  /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
-  /// Must be called before the first call.
+  /// Sets the device path. Collectives that the path supports (see Path::way_for) use it, except in
+  /// batches. Must be called before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
   /// Sets the object through which the group warns that calls on GPU memory ignore its compression.
   /// Must be called before the first call.

@@ -39,14 +39,14 @@ PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pa
                          std::string_view what);
 
 /// Measures the latency and rate of every pair of ranks that cables join, by messages along these
-/// cables. All ranks must call it, and all get the same figures. No-op if every rank can connect to
-/// every other rank directly.
+/// cables. All ranks must call it, and all get the same measured values. No-op if every rank can
+/// connect to every other rank directly.
 void measure_cables(const std::shared_ptr<engine::Engine>& engine);
 
 /// Some pairs of ranks have several routes that the operating system considers equivalent. Measures
 /// each of these routes, and makes later links use the best one. All ranks must call it, because
 /// they exchange their numbers of routes. Ranks without such a pair measure nothing. Logs the
-/// figures at INFO.
+/// measured values at INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

@@ -37,14 +37,15 @@ class Stage final : public engine::Conveyor {
   bool may_start();
   std::size_t arrived() const override;
   std::size_t piece_of_output() const override { return piece_; }
-  /// No-op for output that lies on the host.
+  /// Allows the first `bytes` of the output to be copied to the device. No-op for output in host
+  /// memory.
   void deliver(std::size_t bytes) override {
     if (trip_.output_bytes != 0) bounce_->release(bytes);
   }
   /// Must be called when the call on host memory has ended.
   void finish(bool failed);
   bool ended();
-  /// The error of the copies; null if there is none.
+  /// The error of the fence or of a copy; null if there is none.
   std::exception_ptr failure() const { return failure_; }
 
   /// True if lead() can make a stream wait for the end of the call.
