@@ -87,7 +87,7 @@ class TensorStaging {
   /// True if a tensor is on MPS. The call must then start after a fence has passed, and its results
   /// are ready when the call is over.
   bool on_mps() const { return on_mps_; }
-  /// Set the device for a call without tensors of its own, such as a barrier or a batch.
+  /// Set the device of a call that has no tensors of its own, such as a barrier or a batch.
   void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }

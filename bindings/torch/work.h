@@ -103,8 +103,8 @@ class WorkMCCL final : public c10d::Work {
   /// Device of the call's memory, if that is a device with streams.
   std::optional<c10::Device> device() const { return device_; }
   bool on_mps() const { return on_mps_; }
-  /// Sets the device of `staging` to the device of this call. `staging` belongs to a call that
-  /// contains this one.
+  /// Sets the device of `staging` to the device of this call. `staging` belongs to the batch that
+  /// contains this call.
   void keep_in(TensorStaging& staging) const;
 
   /// Marks a call inside an open batch. wait() on such a call returns immediately, because only the

@@ -1,5 +1,5 @@
-// Inverts the cost model of a node's shared-memory window: computes the facts with which the model
-// predicts the measured times.
+// Inverts the cost model of a node's shared-memory window: computes the parameters
+// (schedule::Facts) with which the model predicts the measured times.
 #pragma once
 
 #include <cstddef>
