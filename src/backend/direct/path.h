@@ -52,7 +52,8 @@ class Path {
   /// Name of the path among the candidates of AutoPath; empty if the path cannot be inherited (see
   /// inherits()).
   virtual std::string name() const { return {}; }
-  /// What carries out the calls, for the flight recorder. The text is never freed.
+  /// Name of the library or code that carries out the calls, for the flight recorder. The text is
+  /// never freed.
   virtual std::string_view algorithm() const { return "gpu"; }
   /// The reason why the path has failed; empty if it has not failed.
   virtual std::string failure() = 0;
