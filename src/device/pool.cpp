@@ -10,8 +10,8 @@
 namespace mccl::device {
 namespace {
 
-/// Window sizes are multiples of this. It is the smallest unit that the device allocates
-/// separately, so peers reach no other memory through a window.
+/// Window sizes are multiples of this size in bytes. The device allocates memory in units of this
+/// size, so a window shares no unit with other memory that its peers could then reach.
 constexpr std::size_t kLeastWindow = std::size_t{2} << 20;
 
 std::size_t rounded(std::size_t bytes) {

@@ -13,7 +13,7 @@
 
 namespace mccl::device {
 
-/// A position in the memory of a Pool: the number of the window, and the offset in it in bytes.
+/// A position in the memory of a Pool: the window's number, and the offset in the window in bytes.
 struct InWindow {
   std::size_t window;
   std::size_t offset;
@@ -37,8 +37,8 @@ class Pool {
     void* memory;  ///< Null if the window has been freed.
     std::size_t bytes;
   };
-  /// Returns all windows with number `first` or higher, to be announced to other ranks. They are
-  /// never freed afterwards.
+  /// Returns all windows with number `first` or higher, which the caller announces to other ranks.
+  /// These windows are never freed afterwards.
   std::vector<PoolWindow> pin_from(std::size_t first);
 
   /// Finds the window that contains all `bytes` bytes at `memory`. Empty if there is none.

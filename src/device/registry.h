@@ -25,7 +25,7 @@ std::shared_ptr<Pool> pool_of(Device device);
 /// Frees pinned memory that was not used for `time`, for all devices.
 void release_unused(Clock::duration time);
 
-/// True if this process appears to see devices of a kind. Decides without loading a driver.
+/// True if this process probably sees devices of this kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
 /// For tests: replaces the maker of a kind. Null restores the original maker.
