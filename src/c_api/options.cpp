@@ -13,8 +13,8 @@
 namespace mccl::c_api {
 namespace {
 
-// Sizes of the structs when mccl/c.h first had them. Programs that were compiled then still pass
-// these sizes, so they must remain valid.
+// Sizes in bytes of the first versions of the structs in mccl/c.h. Programs that were compiled with
+// these versions pass these sizes, so the sizes must remain valid.
 constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
 constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
 

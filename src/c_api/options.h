@@ -33,7 +33,8 @@ struct ReadOptions {
   const double* factor = nullptr;
   void* left_out = nullptr;
 
-  /// Returns `call` with `left_out`, for a reduction whose input has `count` elements.
+  /// Returns `call` for a reduction whose input has `count` elements; `left_out` becomes a buffer
+  /// of as many elements.
   CallOptions of_sum(std::size_t count, DType dtype) const;
 };
 ReadOptions read_options(const char* call, const mccl_call_options* options);
