@@ -1,5 +1,5 @@
-// One rank's description of a call: enough to decide whether two ranks make the same call, and to
-// describe it in messages.
+// One rank's description of a call. It suffices to decide whether two ranks make the same call, and
+// to describe the call in messages.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct Call {
   /// Point to point only: the other rank, and the tag of the message.
   std::int32_t peer = -1;
   std::uint32_t tag = 0;
-  /// How the count is divided among the ranks: hash_of() of the counts of all ranks, or kOwnCounts
-  /// if each rank knows only its own counts.
+  /// How the elements are divided among the ranks: hash_of() of the counts of all ranks, or
+  /// kOwnCounts if each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
   /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
@@ -56,13 +56,13 @@ constexpr bool reduces(const Call& call) {
 inline constexpr std::uint64_t kOwnCounts = 1;
 
 /// Returns a 64-bit hash of the counts, which is never kOwnCounts. If all counts are equal, returns
-/// 0, the value of a call without counts, because such a call means the same.
+/// 0, like a call without counts, because both calls do the same.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
 /// Text for messages: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
 std::string describe(const Call& call);
-/// Describes a `call` that differs from `expected`. Returns the text of describe(), and adds that
-/// the counts per rank differ if both calls have the same text.
+/// Describes a `call` that differs from `expected`. Returns describe(call). If describe() returns
+/// the same text for both calls, adds that the counts per rank differ.
 std::string describe_unlike(const Call& call, const Call& expected);
 /// Ends a sentence that says which call a peer makes: " instead", or, if the place that makes this
 /// rank's call is known, " instead of the call at train.py:42".
