@@ -1,4 +1,4 @@
-// The parts of Executor that use the node's window, and that encode sums on the wire.
+// The parts of Executor that run the steps of the node's window and the steps of compressed sums.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -84,7 +84,7 @@ bool Executor::open_window() {
   if (!window.open()) {
     const GroupRank late(window.late());
     if (!late.valid() || !is_lost(late)) return false;
-    if (!window.open()) throw_lost(late);  // `late` may have arrived before it was lost
+    if (!window.open()) throw_lost(late);  // it may have arrived before it was lost
   }
   write_label(task_->call, window.label());
   if (const GroupRank strayed(window.strayed()); strayed.valid()) throw_divergence(strayed);
@@ -216,8 +216,8 @@ void Executor::list_blocks(const Step& step) {
   for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
 }
 
-/// Returns the rank that encoded this operand: the sender of the last message into the operand's
-/// memory, or this rank if there was no such message.
+/// Returns the rank that encoded this operand. It is the sender of the last message into the
+/// operand's memory, or this rank if there was no such message.
 GroupRank Executor::maker_of(const Step& fold, int operand) const {
   const std::size_t block = task_->call.coding.block();
   const std::size_t stride = (fold.dst.count + block - 1) / block * block;

@@ -1,5 +1,5 @@
-// Tracks a call whose input arrives, and whose output is fetched, while it runs: which steps may
-// already run, and which pieces of the output are final.
+// Tracks a call whose input arrives, and whose output is fetched, while the call runs. Decides
+// which steps may already run, and which pieces of the output are final.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class RunningMemory {
   void begin(const Task& task, const schedule::Schedule& schedule);
   void end() { conveyor_ = nullptr; }
 
-  /// True if all input that the step touches has arrived.
+  /// True if all input that the step reads or overwrites has arrived.
   bool allows(const schedule::Step& step) const {
     return !conveyor_ || reach(step) <= conveyor_->arrived();
   }
