@@ -44,7 +44,8 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Longest time for which rank 0, at shutdown, waits for ranks that still read from its store.
+/// Longest time for which rank 0, at shutdown, waits for other ranks that still read from its
+/// store.
 constexpr std::chrono::seconds kLastArrival{5};
 /// The control connections and transports are checked at an interval of kBetweenLooks plus
 /// kLookAtAPeer per rank. A check takes longer with more peers, and checks must not occupy the
@@ -296,7 +297,8 @@ void Engine::shutdown() noexcept {
   metrics_server_.reset();
   if (!options_.wiring) return;
   // wiring->leave() blocks while this rank relays connections of other ranks. This rank's own
-  // connection to the store is closed first, because the ranks that relay it wait in the same way.
+  // connection to the store is closed first, because the ranks that relay this connection wait for
+  // its end in their own leave().
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();

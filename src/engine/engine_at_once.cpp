@@ -1,6 +1,6 @@
 // Runs a call on the caller's own thread, without a Work: a collective that needs only the node's
-// window or a carrier, or a small message. Small calls in a busy loop take this path, where the
-// cost of a lock or of a clock reading is measurable.
+// window or a carrier, or a small message. A program that makes small calls in a loop spends most
+// of its time here, so the cost of a lock or of reading the clock is measurable.
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -71,7 +71,8 @@ AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
 }
 
 /// Acquires the progress lock for a call that its caller's thread is to run. Returns without the
-/// lock if another thread does not release it soon. That thread then runs the call.
+/// lock if another thread does not release it soon. The call is then submitted, and that thread
+/// runs it.
 std::unique_lock<std::mutex> Engine::lock_for(const Call& call) {
   return driver_.lock_for_caller(call.collective == Collective::send ? kSendersLockWait
                                                                      : driver_.spin());

@@ -127,7 +127,7 @@ void Engine::hear(WorldRank peer, const ControlMessage& message) {
   groups_.hear(peer, message);
 }
 
-/// If memory has run out, gives the action up: nothing but a status depends on it.
+/// If memory has run out, drops the action, because only the output of `mccl status` depends on it.
 void Engine::report_safely(const std::function<void()>& action) {
   try {
     action();
