@@ -38,8 +38,8 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
                  std::size_t size) {
   std::uint32_t stated = 0;
   std::memcpy(&stated, from, sizeof stated);
-  // Every version of the structs is smaller than 4096 bytes, and an uninitialised `struct_size` is
-  // usually larger.
+  // A larger size is an error: every version of the structs is smaller than 4096 bytes, and an
+  // uninitialised `struct_size` is usually larger.
   constexpr std::uint32_t kTooLarge = 4096;
   if (stated < first_size || stated > kTooLarge) {
     throw InvalidArgument(

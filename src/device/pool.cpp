@@ -20,7 +20,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-/// Reuses an announced window that is not in use, if at least about half of it is needed.
+/// Reuses an announced window that is not in use, if the request needs at least about half of it.
 void* Pool::take(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);

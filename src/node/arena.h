@@ -98,9 +98,9 @@ class Range {
 };
 
 /// This process's shared memory, from which it allocates ranges. Not thread-safe. The capacity is
-/// address space only: memory is allocated range by range. The first page holds the ArenaHeader.
-/// Only allocate() allocates heap memory: it also reserves the heap memory that releasing the range
-/// needs, so that a release cannot fail.
+/// only the size of the file; memory is allocated range by range. The first page holds the
+/// ArenaHeader. Only allocate() allocates heap memory: it also reserves the heap memory that
+/// releasing the range needs, so that a release cannot fail.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   /// Throws Error if the system provides no shared memory.
@@ -229,8 +229,8 @@ class Bell {
  public:
   Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
 
-  /// Wakes the other process if it sleeps or is about to sleep. Otherwise it will check for events
-  /// before it sleeps, and then sees everything that was stored before this call.
+  /// Wakes the other process if it sleeps or is about to sleep. Otherwise the process will check
+  /// for events before it sleeps, and then sees everything that was stored before this call.
   void ring() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     ring_after_fence();

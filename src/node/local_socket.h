@@ -56,8 +56,8 @@ class LocalConnection {
   /// user has too many descriptors in flight; the caller may retry later. Throws PeerError if the
   /// peer has disconnected.
   bool send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
-  /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError,
-  /// TimeoutError, OutOfDescriptors.
+  /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError
+  /// if the peer disconnects, TimeoutError at the deadline, or OutOfDescriptors.
   std::vector<Descriptor> receive(std::span<std::byte> bytes, Clock::time_point deadline) const;
 
  private:
@@ -80,8 +80,8 @@ class LocalListener {
   /// Closes the socket without removing the file. Called in the child of a fork, because the parent
   /// still uses the file.
   void abandon() noexcept { socket_.close(); }
-  /// Waits for a connection. Throws TimeoutError, OutOfDescriptors, and Error if the system refuses
-  /// to accept connections.
+  /// Waits for a connection. Throws TimeoutError at the deadline, OutOfDescriptors, or Error if the
+  /// system refuses to accept connections.
   LocalConnection accept(Clock::time_point deadline) const;
 
  private:

@@ -179,7 +179,7 @@ class Window {
   /// have strayed, or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    /// This rank's description of the call that it made instead; valid only if `is_over`.
+    /// Description of the call that this rank made instead; valid only if `is_over`.
     std::span<const std::byte, kLabelBytes> ours;
     bool is_over;  ///< True if the differing call precedes the current one.
   };
