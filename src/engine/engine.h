@@ -224,7 +224,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool look_beside_safely(Clock::time_point now);
 
   /// Time within which the driving thread must release the progress lock for a thread that reads
-  /// the engine's state. After that, the status contains `"answers": false` and no groups or peers.
+  /// the engine's state. If it does not, the status contains `"answers": false` and no groups or
+  /// peers.
   static constexpr std::chrono::milliseconds kForTheDriver{500};
 
   // Defined in engine_metrics.cpp:

@@ -16,7 +16,7 @@ class CallHistory {
  public:
   /// A call whose sequence number is a multiple of kMark is kept for kCalls * kMark calls, and any
   /// other call for kCalls calls. If ranks make a million calls a second, most calls are no longer
-  /// kept when a peer asks about them, but those that kMark selects are.
+  /// kept when a peer asks about them. The calls that kMark selects are kept long enough.
   static constexpr std::uint64_t kMark = 4096;
 
   /// Records a call that has started. If `compared` is true, also adds the call to the digest that

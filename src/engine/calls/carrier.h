@@ -28,14 +28,14 @@ class Carrier {
   /// Begins a collective. The previous collective must have ended. Keeps no reference to `task`,
   /// whose address may change.
   virtual void begin(Task& task) = 0;
-  /// Tests a few times whether the collective has ended. Returns true if it has, and its result is
-  /// in the task's output. Throws the error of a collective that has failed.
+  /// Tests a few times whether the collective has ended. Returns true if it has ended; the result
+  /// is then in the task's output. Throws the error of a collective that has failed.
   virtual bool advance() = 0;
 
   /// Begins a message, and owns it until it has ended.
   virtual void post(std::shared_ptr<Operation> message) = 0;
-  /// Tests once for each message whether it has ended, and moves the messages that have to `ended`.
-  /// Returns true if any message has ended. Throws the error of a message that has failed.
+  /// Tests each message once, and moves the ended messages to `ended`. Returns true if any message
+  /// has ended. Throws the error of a message that has failed.
   virtual bool advance_messages(OperationList& ended) = 0;
   /// Messages that have not ended.
   virtual const OperationList& messages() const = 0;

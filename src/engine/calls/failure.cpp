@@ -9,7 +9,7 @@
 namespace mccl::engine {
 namespace {
 
-/// So short that a std::string holds it without allocating memory.
+/// This text is so short that a std::string holds it without allocating memory.
 constexpr const char* kOutOfMemory = "out of memory";
 
 bool is_any_message(const Call& call) {

@@ -50,7 +50,7 @@ struct Vote {
 /// a second group.
 bool may_go_on(const Standings& standings);
 
-/// Used under the engine's progress lock.
+/// One member's side of the agreement. Used under the engine's progress lock.
 class Agreement {
  public:
   /// Sends this rank's vote to a member.

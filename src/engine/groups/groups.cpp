@@ -130,8 +130,8 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   around_.peers.send(peer, {.kind = ControlKind::closed, .key = message.key});
 }
 
-/// Handles the messages about a group, and the losses of its members, that preceded the making of
-/// the group on this rank.
+/// Handles what preceded the making of the group on this rank: the losses of members, and the
+/// messages about the group.
 void Groups::catch_up(GroupState& group) {
   group.membership().for_each_other([&](WorldRank peer) {
     const std::string& lost = around_.peers.lost(peer);

@@ -62,8 +62,8 @@ class Inbox {
   }
 
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
-  /// Moves the content into `taken`, which must be empty. Its lists become the inbox's lists, so
-  /// that their capacity is reused for the next submissions.
+  /// Moves the content into `taken`, which must be empty. The empty lists of `taken` become the
+  /// inbox's lists, so that their capacity is reused for the next submissions.
   void take(Content& taken) noexcept {
     const std::lock_guard lock(mutex_);
     if (!taken.has_room_for(groups_)) std::swap(taken, spare_);

@@ -29,9 +29,9 @@ struct Channel {
   bool connected() const;
   /// True if this rail's lane is connected.
   bool has(std::size_t rail) const { return rail < lanes.size() && lanes[rail] != nullptr; }
-  /// The rail for the next message. Of the lanes that send no message, it is that of the lane with
-  /// the fewest bytes in flight, so that a faster rail carries more messages. Empty if all lanes
-  /// are sending.
+  /// The rail for the next message: the rail of the idle lane with the fewest bytes in flight, so
+  /// that a faster rail carries more messages. A lane is idle if it is sending no message. Empty if
+  /// no lane is idle.
   std::optional<std::size_t> free_rail() const;
 };
 

@@ -35,7 +35,7 @@ namespace mccl::engine {
 struct LinkName {
   WorldRank peer;
   std::uint8_t rail = 0;
-  std::string_view transport = {};  ///< A text that is never freed.
+  std::string_view transport = {};  ///< Points to a text that is never freed.
 
   friend bool operator<(const LinkName& a, const LinkName& b) {
     return std::tie(a.peer, a.rail, a.transport) < std::tie(b.peer, b.rail, b.transport);
@@ -158,7 +158,7 @@ class LinkMaker {
   /// Transports that the peer declined before this rank tried them, with the peer's reasons. Keyed
   /// by links in `making_`.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
-  std::uint64_t made_ = 0;  ///< Links established so far.
+  std::uint64_t made_ = 0;  ///< Number of links established so far.
   std::map<LinkName, LinkBytes> bytes_;
   std::vector<transport::LinkEvent> broken_;
 };

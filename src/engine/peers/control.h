@@ -84,9 +84,9 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 /// One side of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  /// Maximum number of bytes queued for a peer that does not read; the connection fails beyond it.
-  /// It suffices for messages about a hundred thousand groups, because a correct peer may be
-  /// stopped for a while.
+  /// Maximum number of bytes queued for a peer that does not read; beyond this, the connection
+  /// fails. The limit suffices for messages about a hundred thousand groups, because a correct peer
+  /// may be stopped for a while.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
   /// Reserves memory for queued bytes, so that send() allocates memory only if earlier messages are
@@ -103,7 +103,7 @@ class ControlConnection {
   bool has_unsent() const { return sent_ < unsent_.size(); }
   /// Returns the next message, and returns the same message again until consume() is called.
   /// Returns nullopt until the whole message has arrived. Throws LinkClosed at the end of the
-  /// stream, and CorruptionError.
+  /// stream, and CorruptionError for malformed bytes.
   std::optional<ControlMessage> receive();
   void consume() { link_->consume(std::exchange(received_bytes_, 0)); }
   const transport::Link& link() const { return *link_; }

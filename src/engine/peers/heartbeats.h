@@ -24,8 +24,8 @@ class Liveness {
   /// Additional periods of silence allowed for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
   /// Maximum number of periods of silence that one call of beat() adds, even if more time has
-  /// passed since the last call: this process may itself have been stopped. hears() is false for a
-  /// peer that has been silent for this many periods.
+  /// passed since the last call, because this process may itself have been stopped meanwhile.
+  /// hears() is false for a peer that has been silent for this many periods.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)
@@ -59,7 +59,7 @@ class Liveness {
            peer.silence >= kMostPeriods * period_;
   }
   /// Called for a peer whose messages pass through relays. The peer may be silent for kMorePeriods
-  /// longer than others.
+  /// periods longer than other peers.
   void be_patient_with(WorldRank rank) { peers_[rank].patience = kMorePeriods * period_; }
   /// Stops watching the peer.
   void forget(WorldRank rank) { peers_[rank].state = State::unknown; }
@@ -85,8 +85,8 @@ class Liveness {
 
   Clock::duration period_;
   /// Silence after which a peer is lost: the interval minus half a period. Silence is checked once
-  /// in a period, so subtracting half a period makes the check that is nearest to the interval
-  /// decide.
+  /// in a period. Half a period is subtracted so that the peer is lost at the check that is nearest
+  /// to the end of the interval.
   Clock::duration limit_;
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};

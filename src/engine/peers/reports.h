@@ -32,9 +32,9 @@ class Reports {
   Reports(Peers& peers, std::function<std::string()> describe);
 
   /// Asks every connected peer for its report, and drops the reports of earlier requests. Returns a
-  /// future that becomes ready once the reports of all these peers have arrived. If a peer is lost
-  /// or stopped meanwhile, the future never becomes ready, so the caller must limit its wait. The
-  /// caller must not hold the progress lock while it waits.
+  /// future that becomes ready once the reports of all these peers have arrived. Peers that are
+  /// lost meanwhile are no longer awaited. A stopped peer does not answer, so the caller must limit
+  /// its wait. The caller must not hold the progress lock while it waits.
   std::future<void> request();
   /// Returns the reports of the ranks that were asked, and ends the request. The text of a peer
   /// that has not answered is empty. The texts come from other processes and are not checked.
