@@ -350,8 +350,8 @@ clean:
 #   make deb               Debian packages of the library, the headers and the program in build/debian
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
-#   make test-long         the Python tests that take many seconds each: installations by pip, RDMA in
-#                          a guest, models of mlx-lm, many hosts
+#   make test-long         the Python tests that make test leaves out: installations by pip, RDMA in a
+#                          guest, models of mlx-lm, many hosts, and further cases of what it tests
 #   make test-integrations Accelerate, Transformers, Lightning, Ignite, Ray and torchft on MCCL,
 #                          installed into an environment of their own
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL

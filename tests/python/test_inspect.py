@@ -197,6 +197,7 @@ def test_records_are_compared_and_drawn(job, tmp_path):
     assert all(bar["dur"] >= 0 and bar["ts"] >= 0 for bar in bars)
 
 
+@pytest.mark.long
 def test_torchs_analyser_reads_the_records(job, tmp_path):
     pytest.importorskip("torch.distributed.flight_recorder.fr_trace")
     folder = tmp_path / "dumps"
