@@ -96,8 +96,8 @@ class GroupState {
   /// Number of nodes of the members. A rank that shares memory with no other rank counts as one
   /// node.
   int node_count() const { return nodes_; }
-  /// The costs known when the group was made, with a window of the usual size. Constant, and equal
-  /// on all members.
+  /// The costs of links and memory that were known when the group was made, for a window of the
+  /// usual size. Constant, and equal on all members.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Valid once failed() returns true; constant from then on.
@@ -342,7 +342,7 @@ class GroupState {
   Clock::time_point lost_at_;  ///< Time at which this rank learned of the death of `dead_`.
   /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
-  /// The announcement of a member that it has destroyed the group.
+  /// A member's announcement that it has destroyed the group.
   struct Ending {
     std::uint64_t last;  ///< Number of the last collective that the member started.
     std::string reason;
