@@ -166,8 +166,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// on this thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
 
-  /// Records a collective that a GPU is about to carry out without the host, `algorithm` being what
-  /// carries it out, in a text that is never freed. Called from any thread.
+  /// Records, in the flight recorder, a collective that a GPU is about to carry out without the
+  /// host. `algorithm` is its algorithm, a text that is never freed. Called from any thread.
   void record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
                        const CallSite* site) noexcept;
 

@@ -319,9 +319,10 @@ class GroupState {
   /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
-  /// The same for the calls that a GPU carries out without the host; set by the first one.
+  /// Index of the group under which the flight recorder lists the calls that a GPU carries out
+  /// without the host. Set at the first such call.
   std::optional<std::uint32_t> device_flight_group_;
-  std::uint64_t device_calls_ = 0;  ///< Number of these calls.
+  std::uint64_t device_calls_ = 0;  ///< Number of calls that a GPU runs without the host.
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
