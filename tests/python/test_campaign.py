@@ -284,8 +284,7 @@ def test_the_table_and_the_status(monkeypatch: pytest.MonkeyPatch, capsys):
 
 
 @pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [29, 46])
+@pytest.mark.parametrize("seed", [29, pytest.param(46, marks=pytest.mark.long)])
 def test_a_trial(seed: int):
     pytest.importorskip("torch")
     pytest.importorskip("mlx.core")
