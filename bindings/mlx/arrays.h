@@ -32,8 +32,8 @@ inline mccl::DType dtype_of(mx::Dtype dtype) {
   return DType::u8;  // unreachable: MLX has no other type
 }
 
-/// Memory of an array, which must be row-contiguous and evaluated. Valid as long as the array's
-/// data lives.
+/// Returns the memory of an array, which must be row-contiguous and evaluated. The memory is valid
+/// as long as the array's data lives.
 inline mccl::Buffer buffer_of(mx::array& array) {
   return {array.size() == 0 ? nullptr : array.data<char>(), array.size(), dtype_of(array.dtype())};
 }
@@ -45,11 +45,11 @@ inline mccl::ConstBuffer buffer_of(const mx::array& array) {
 /// Ensures that the memory of `output` is freed only after both MLX and the engine have finished
 /// with it. `output` must have no other owner yet.
 ///
-/// MLX keeps an array's memory until the stream has finished all its uses, even if an evaluation
-/// fails half-way. MLX then reuses the memory for the next operation unless the memory has another
-/// owner. Most calls therefore do not share ownership of their arrays, because that would prevent
-/// the reuse. Only a receive shares ownership: the engine writes to its array from the moment the
-/// receive is evaluated, even if the stream fails.
+/// MLX keeps an array's memory until the stream has finished all operations that use it, even if an
+/// evaluation fails half-way. MLX then reuses the memory for the next operation unless the memory
+/// has another owner. Most calls therefore do not share ownership of their arrays, because that
+/// would prevent the reuse. Only a receive shares ownership: the engine writes to its array from
+/// the moment the receive is evaluated, even if the stream fails.
 inline void free_when_received(mx::array& output, const mccl::Work& work) {
   using Data = mx::array::Data;
   const auto release = [work](Data* data) {

@@ -55,7 +55,7 @@ void check_rows(std::string_view name, std::string_view what, const std::vector<
   }
 }
 
-/// Number of rows that this rank must contribute; -1 if any number is valid.
+/// Number of rows that the array of this rank must have; -1 if every number is valid.
 int rows_wanted(const ArrayExchange& exchange, int rank) {
   switch (exchange.kind) {
     case all_gather:
@@ -71,7 +71,7 @@ int rows_wanted(const ArrayExchange& exchange, int rank) {
   }
 }
 
-/// Broadcasts root's input, without writing to it. The inputs of the other ranks are unused.
+/// Broadcasts root's input, which is not modified. The inputs of the other ranks are unused.
 mccl::Work start_broadcast(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
                            mccl::Buffer out, const mccl::CallOptions& options) {
   mccl::Buffer data = out;
@@ -280,8 +280,8 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   const ArrayExchange exchange_;
 };
 
-/// True if the kind runs on the GPU. Kinds that have a root run on the CPU, because they copy and
-/// clear host memory.
+/// True if exchanges of this kind can run on the GPU. Kinds that have a root run on the CPU,
+/// because reduce and gather clear memory on the host.
 bool runs_on_gpu(ExchangeKind kind) {
   return kind == ExchangeKind::all_sum || kind == ExchangeKind::all_mean ||
          kind == ExchangeKind::all_gather || kind == ExchangeKind::sum_scatter ||
@@ -312,8 +312,8 @@ mx::array record(const mx::array& x, const ArrayExchange& exchange,
 
 namespace {
 
-/// An operation of MLX's graphs with two results: the mean of arrays that a codec rounds for
-/// sending, and the part that rounding dropped on this rank.
+/// An operation of MLX's graphs with two results: the mean of arrays that a codec rounds before
+/// they are sent, and this rank's rounding error.
 class RoundedMean final : public mx::Primitive {
  public:
   RoundedMean(mx::Stream stream, std::shared_ptr<MlxGroup> group,

@@ -16,9 +16,9 @@
 
 namespace mccl_mlx {
 
-/// Kinds of exchange. Each is linear in its input. A tangent therefore passes through the exchange
-/// itself, and a cotangent through its adjoint over all ranks. A gradient is the gradient of the
-/// sum of all ranks' losses.
+/// Kinds of exchange. Each is linear in its input. Differentiation therefore applies the exchange
+/// itself to a tangent, and its adjoint over all ranks to a cotangent. The resulting gradient is
+/// that of the sum of all ranks' losses.
 enum class ExchangeKind {
   all_sum,
   all_mean,
@@ -31,8 +31,8 @@ enum class ExchangeKind {
   all_to_all,
 };
 
-/// One exchange. Rows are slices along axis 0. Kinds that move rows need at least one axis; the
-/// other kinds take any shape.
+/// One exchange. Rows are slices along axis 0. Kinds that move rows need arrays with at least one
+/// axis; the other kinds take arrays of any shape.
 struct ArrayExchange {
   ExchangeKind kind = ExchangeKind::all_sum;
   int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
@@ -41,7 +41,7 @@ struct ArrayExchange {
   int idle_rows = 0;           ///< gather only: number of output rows on ranks other than root.
 };
 
-/// True if the kind moves rows.
+/// True if exchanges of this kind divide arrays into rows, and therefore use ArrayExchange::rows.
 bool has_rows(ExchangeKind kind);
 
 /// Throws InvalidArgument if the root is not a rank, or if the rows do not match the number of
@@ -55,7 +55,7 @@ ArrayExchange adjoint(const ArrayExchange& exchange, const mx::Shape& input);
 
 /// True if this rank's output equals its input bit by bit, so that the two may share memory.
 bool gives_own_input(const ArrayExchange& exchange, int rank);
-/// True if the output may reuse the memory of the input.
+/// True if the engine can write the output over the input.
 bool works_in_place(const ArrayExchange& exchange);
 
 /// Starts the engine's call. `row` is the number of elements in a row.
@@ -66,14 +66,16 @@ mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstB
 /// InvalidArgument if one of MLX's own backends made the group.
 std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group);
 
-/// Records an exchange over a group of several ranks; it runs when the result is evaluated. Throws
-/// InvalidArgument if the shape of `x` does not match `exchange` (see check()).
+/// Adds an exchange over a group of several ranks to MLX's graph. The exchange runs when the result
+/// is evaluated. Throws InvalidArgument if the shape of `x` does not match `exchange` (see
+/// check()).
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
                  const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream);
 
-/// Records two results over a group of several ranks: the mean of all ranks' `x`, which a codec
-/// rounds, and the part that rounding drops on this rank. Evaluating either result computes both.
-/// Neither result has a gradient. Throws InvalidArgument if `x` does not hold floats.
+/// Adds an operation with two results to MLX's graph: the mean of all ranks' `x`, which a codec
+/// rounds before it is sent, and this rank's rounding error. The group must have several ranks.
+/// Evaluating either result computes both results. Neither result has a gradient. Throws
+/// InvalidArgument if `x` does not hold floats.
 std::pair<mx::array, mx::array> record_rounded_mean(const mx::array& x,
                                                     const mccl::Compression& compression,
                                                     const std::shared_ptr<MlxGroup>& group,

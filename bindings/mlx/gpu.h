@@ -13,11 +13,11 @@ namespace mccl_mlx::gpu {
 
 namespace mx = mlx::core;
 
-/// True if this build can communicate arrays on MLX's GPU and there is a GPU.
+/// True if there is a GPU and this build supports collectives on its arrays.
 bool is_available();
 
-/// Memory of an array on the GPU of `stream`. The array must be row-contiguous and evaluated. Valid
-/// as long as the array's data lives.
+/// Returns the memory of an array on the GPU of `stream`. The array must be row-contiguous and
+/// evaluated. The memory is valid as long as the array's data lives.
 mccl::Buffer buffer_of(const mx::array& array, mx::Stream stream);
 
 /// Calls `start` with the CUDA stream of `stream`, so that the call follows all work that MLX has

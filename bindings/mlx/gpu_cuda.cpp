@@ -9,9 +9,9 @@
 namespace mccl_mlx::gpu {
 namespace {
 
-/// Ends the capture of a stream when constructed, and begins a new capture when destroyed. Nothing
-/// is lost, because MLX's current operation has not recorded anything yet. The new capture is
-/// needed because MLX ends the capture after that operation.
+/// Ends the capture of a stream when constructed, and begins a new capture when destroyed. No
+/// recorded work is lost, because MLX's current operation has not recorded anything yet. The new
+/// capture is needed because MLX ends a capture after its current operation.
 class Interruption {
  public:
   explicit Interruption(void* stream) : stream_(stream), interrupted_(mccl::drop_capture(stream)) {}

@@ -75,8 +75,8 @@ void MlxGroup::run_on(mx::Stream stream, const mx::array& input, mx::array& outp
   });
 }
 
-/// Starts a GPU collective on the thread that evaluates the graph. The collective therefore takes
-/// its turn on that thread.
+/// Starts a GPU collective on the thread that evaluates the graph. That thread also waits for the
+/// turn of the collective.
 void MlxGroup::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& output,
                           const CallOnArrays& call) {
   const WithoutPython without_python;
@@ -93,7 +93,8 @@ void MlxGroup::run_on_gpu(mx::Stream stream, const mx::array& input, mx::array& 
       started.wait_on_stream(cuda_stream);
       return started;
     });
-    // Keep the Work even if the call is over, because throw_what_failed() must throw its error.
+    // Keep the Work even if the call is over, because throw_what_failed() must throw the call's
+    // error.
     on_their_way_.push_back(std::move(work));
   });
 }
@@ -208,8 +209,8 @@ bool less(const Complex& a, const Complex& b) {
   return a.real() < b.real() || (a.real() == b.real() && a.imag() < b.imag());
 }
 
-/// Minimum or maximum of complex numbers. The engine defines no order for them, so every rank
-/// gathers and compares all inputs.
+/// Minimum or maximum of complex numbers. The engine cannot reduce complex numbers by minimum or
+/// maximum, so every rank gathers and compares all inputs.
 mccl::Work complex_extreme(mccl::Group& group, mccl::ConstBuffer in, mccl::Buffer out, bool largest,
                            const mccl::CallOptions& options) {
   const auto ranks = static_cast<std::size_t>(group.size());

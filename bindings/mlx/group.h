@@ -1,4 +1,4 @@
-// Implements MLX's own distributed::Group by a group of the engine.
+// Implements MLX's distributed::Group with a group of MCCL.
 #pragma once
 
 #include <mlx/distributed/distributed_impl.h>
@@ -22,9 +22,10 @@ using CallOnArrays = std::function<mccl::Work(mccl::Group&, mccl::ConstBuffer in
                                               const mccl::CallOptions&)>;
 
 /// A group of several ranks. Thread-safe. Collectives match across ranks in the order in which they
-/// are evaluated, on any stream. If several threads evaluate concurrently, the program must decide
-/// the order. Sends to one rank are ordered only among themselves. Receives are posted as soon as
-/// they are evaluated, so that ranks which all send first do not deadlock.
+/// are evaluated, whatever their streams. If several threads evaluate concurrently, the program
+/// must make this order the same on all ranks. Sends to one rank are ordered only among themselves.
+/// Receives are posted as soon as they are evaluated, so that ranks which all send first do not
+/// deadlock.
 class MlxGroup final : public mx::distributed::detail::GroupImpl,
                        public std::enable_shared_from_this<MlxGroup> {
  public:
@@ -39,8 +40,9 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
 
   int rank() override { return group_->rank(); }
   int size() override { return group_->size(); }
-  /// Runs immediately, not lazily. All ranks must call this function. With a negative key, ranks
-  /// keep their order in this group. Throws InvalidArgument for a negative color.
+  /// Splits the group immediately, not lazily. All ranks must call this function. If all keys are
+  /// negative, the ranks of a new group keep their order. Throws InvalidArgument for a negative
+  /// color.
   std::shared_ptr<GroupImpl> split(int color, int key) override;
 
   void all_sum(const mx::array& input, mx::array& output, mx::Stream stream) override;
@@ -55,11 +57,11 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   /// exception where MLX waits for the stream.
   void run_on(mx::Stream stream, Call call);
   /// Runs a collective that reads `input` and writes `output`. On a CPU stream, works like the
-  /// function above. On a GPU stream, enqueues the call immediately, in its turn, and throws if
-  /// that fails. If the call itself fails later, the next call on a GPU stream throws.
+  /// function above. On a GPU stream, blocks until the turn of the call comes, enqueues it, and
+  /// throws if that fails. If the call fails after that, the next call on a GPU stream throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Blocks until the turn of a collective comes, and then runs it on this thread. Releases the GIL
-  /// meanwhile.
+  /// until it returns.
   void run_now(const Call& call);
 
  private:

@@ -49,8 +49,8 @@ std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }
 
-/// Waits for pending calls of MLX first, because other ranks may need the last send of this rank,
-/// such as the token that a generator computes ahead.
+/// Waits for pending calls of MLX first, because other ranks may need this rank's last send. For
+/// example, a text generator sends a token that it has computed ahead of time.
 void leave_all() {
   constexpr std::chrono::seconds kForTheLastCalls{2};
   PendingCalls::of_process().wait_until_none(kForTheLastCalls);

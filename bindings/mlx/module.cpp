@@ -1,4 +1,5 @@
-// mccl._mlx: groups of the engine for mx.distributed. Import mlx.core first.
+// Defines the module mccl._mlx, with which mx.distributed uses groups of MCCL. Python must import
+// mlx.core before this module.
 #include "python/errors.h"
 // The include above must stay first: it makes the error types visible to other libraries (see
 // errors.h).
@@ -31,7 +32,7 @@ bool is_ours(const mx::distributed::Group& group) {
 
 mx::distributed::Group alone() { return mx::distributed::Group(std::make_shared<Alone>()); }
 
-/// Records an exchange. In a group of one process the result is the input.
+/// Adds an exchange to MLX's graph. In a group of one process the result is the input.
 mx::array exchange(const mx::array& x, const mx::distributed::Group& group, ExchangeKind kind,
                    int root, std::vector<int> rows, std::vector<int> from,
                    mx::StreamOrDevice stream) {

@@ -1,7 +1,7 @@
 // Keeps a group's operations in the same order on all ranks. MLX runs the operations of each stream
 // on a separate thread, but the engine matches collectives across ranks by order of call. Every
-// operation of a group therefore takes a turn while the graph is evaluated, in an order that the
-// program decides. The streams' threads start their operations in the order of these turns.
+// operation of a group therefore takes a turn (the next number of a queue) while the program
+// evaluates the graph. The streams' threads start their operations in the order of these turns.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,8 @@
 
 namespace mccl_mlx {
 
-/// A queue of turns. Thread-safe.
+/// Hands out turns, which are consecutive numbers, and lets a thread wait for its turn.
+/// Thread-safe.
 ///
 /// The queue cannot deadlock if each operation is enqueued in its stream before the next turn is
 /// taken. Everything that an operation waits for, in its stream or in the queue, was then enqueued
@@ -26,7 +27,7 @@ class TurnQueue {
   Number take();
   /// Blocks until all earlier turns have ended.
   void await(Number number);
-  /// Ends a turn. May be called before the turn has come, if its operation was dropped.
+  /// Ends a turn. May be called before the turn has come, if its operation will never run.
   void end(Number number);
 
  private:

@@ -1,5 +1,5 @@
-// Checked conversions of the arguments that Python passes in addition to arrays. Invalid values
-// throw InvalidArgument, whose message begins with `call`.
+// Checked conversions of the arguments that Python passes in addition to arrays. For an invalid
+// value they throw InvalidArgument with a message that begins with `call`.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -123,7 +123,7 @@ bool is_array(nb::handle x) {
   return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.array_type));
 }
 
-/// True for a NumPy scalar, whose memory is a copy of its value.
+/// True for a NumPy scalar. It cannot be an output, because its memory is a copy of its value.
 bool is_scalar(nb::handle x) {
   return PyObject_TypeCheck(x.ptr(), reinterpret_cast<PyTypeObject*>(numpy.generic_type));
 }
@@ -206,7 +206,7 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Array view;
   view.object = nb::borrow(x);
   view.dtype = *dtype;
-  // Memory that is shared read-only is never written; see `writable`.
+  // `writable` is false for memory that is shared read-only, so that memory is never written.
   view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
   view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
   strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};

@@ -1,5 +1,5 @@
-// NumPy and other arrays in the form that the library needs: memory, shape and type. All functions
-// must be called with the GIL held.
+// Converts NumPy and other arrays to the form that the library needs: memory, shape and type. All
+// functions must be called with the GIL held.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -32,8 +32,8 @@ Common errors, all subclasses of mccl.distributed.Error:
     TimeoutError, PeerError, MismatchError, AbortedError, CorruptionError: The call and
         its group failed: every later call fails with the first reason.
 
-Thread-safe; threads that make collective calls of one group must order them among themselves.
-Control-C ends a wait, not the call.)";
+Thread-safe. If several threads make collective calls of one group, the program must order the
+calls. Control-C ends a wait, not the call.)";
 
 constexpr const char* kAllReduce = R"(Reduces the arrays of all ranks; every rank gets the result.
 
@@ -61,7 +61,7 @@ Args:
     x: An array with the same shape and dtype on all ranks.
     root: The rank that receives.
     op, wait, timeout: See Group.
-    out: See Group; only the root's is used.
+    out: See Group; used on the root only.
 
 Returns:
     The result on the root, None elsewhere. With wait=False: a Work with that result.)";
@@ -85,7 +85,7 @@ constexpr const char* kGather =
 Args:
     x: This rank's part, of shape (rows, ...); a scalar counts as one row.
     root: The rank that receives.
-    out: See Group; only the root's is used.
+    out: See Group; used on the root only.
     wait, timeout: See Group.
     counts: The rows of each rank, the same numbers on all ranks. None: every rank has as
         many rows as this rank.
@@ -147,7 +147,7 @@ Args:
 Returns:
     None, once x may be reused. With wait=False: a Work.)";
 
-constexpr const char* kRecv = R"(Receives the oldest message of a rank with a tag.
+constexpr const char* kRecv = R"(Receives the oldest message that a rank has sent with a tag.
 
 Args:
     out: A writable array in C order, of as many bytes as were sent.

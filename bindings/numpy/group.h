@@ -13,6 +13,7 @@
 #include "numpy/arguments.h"
 #include "numpy/array.h"
 #include "numpy/work.h"
+#include "python/call_line.h"
 
 namespace mccl::numpy {
 
@@ -21,7 +22,7 @@ namespace nb = nanobind;
 /// Name of the PyCapsule that Group.capsule returns. It owns a `std::shared_ptr<mccl::Group>*`.
 inline constexpr const char* kGroupCapsule = "mccl.group";
 
-/// Options that all calls have in common.
+/// Options of one call: the Python arguments of the same names.
 struct Manner {
   bool wait = true;
   Timeout timeout = {};
@@ -85,11 +86,13 @@ template <typename Start>
 nb::object ArrayGroup::run(const char* call, const Manner& manner, Kept kept, Start&& start) {
   Work work;
   bool finished = false;
+  const CallSite* const site = python::line_of_caller();
   {
     const nb::gil_scoped_release without_gil;
     work = start(*group_, CallOptions{.timeout = manner.timeout,
                                       .caller_waits = manner.wait,
-                                      .compression = manner.compression});
+                                      .compression = manner.compression,
+                                      .site = site});
     finished = manner.wait && wait_a_while(work);
   }
   if (finished) return std::move(kept.result);

@@ -13,7 +13,7 @@
 namespace mccl::numpy {
 namespace {
 
-/// Maximum delay until a signal is handled.
+/// Maximum time for which a wait delays the handler of a signal.
 constexpr std::chrono::milliseconds kSignalInterval{50};
 
 }  // namespace

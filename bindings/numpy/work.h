@@ -21,9 +21,9 @@ struct Kept {
   nb::object result;
 };
 
-/// Waits for at most 50 ms and drives the call meanwhile, so that signals can be handled between
-/// such waits. Call it without the GIL. Returns false if the call is not done. Throws the call's
-/// error.
+/// Waits for at most 50 ms, and helps to carry out the call meanwhile. Between two such waits, the
+/// caller can handle signals. Call it without the GIL. Returns false if the call is not done.
+/// Throws the call's error.
 bool wait_a_while(const Work& work);
 
 /// Waits until the call is done, and runs signal handlers meanwhile. Call it with the GIL held; it

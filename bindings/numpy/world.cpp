@@ -1,5 +1,5 @@
-// mccl._distributed, the compiled part of mccl.distributed, and this process's membership in a job:
-// a process is in at most one job at a time.
+// Defines the module mccl._distributed, the compiled part of mccl.distributed, and holds this
+// process's membership in a job. A process is in at most one job at a time.
 #include "python/errors.h"
 // The include above must stay first: it makes the error types visible to other libraries (see
 // errors.h).
@@ -32,10 +32,10 @@ using Settings = std::map<std::string, std::string>;
 struct ProcessWorld {
   std::shared_ptr<Context> context;
   nb::object world;  ///< The Group of all ranks.
-  /// Stores by address. The address is empty if rank 0 publishes its address through the launcher.
-  /// Stores are kept until the process ends: a rank that starts its next world early must find the
-  /// store that rank 0 serves, not one that is about to close. Stores reached along cables are not
-  /// kept, because they end with their world.
+  /// Stores, keyed by Placement::root, which is empty if rank 0 publishes its address through the
+  /// launcher. Stores are kept until the process ends. Otherwise a rank that starts its next world
+  /// early could connect to a store that rank 0 is about to close. Stores reached along cables are
+  /// not kept, because they end with their world.
   std::map<std::string, std::shared_ptr<Store>> stores;
   /// In a forked child, the contexts of the parent process, which the child must not destroy.
   std::vector<std::shared_ptr<Context>> abandoned;
@@ -100,8 +100,8 @@ void close_stores() {
   stores.clear();
 }
 
-/// Releases the GIL: another thread that forks may hold the engine's locks and need the GIL to
-/// release them.
+/// Releases the GIL while it waits for the engine's locks. Another thread that forks may hold these
+/// locks, and may need the GIL to release them.
 void before_fork() {
   const std::shared_ptr<Context> context = registry().context;
   const nb::gil_scoped_release without_gil;

@@ -1,4 +1,5 @@
-// Settings for Python: dictionaries of text, which the library's table of settings checks.
+// Gives Python access to the settings. They are passed as dictionaries of text, which the library's
+// table of settings checks.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>

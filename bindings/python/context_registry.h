@@ -1,5 +1,5 @@
-// The contexts that an extension module has made. These contexts must shut down with the process,
-// and a forked child must not use them.
+// The contexts that an extension module has made. These contexts must be shut down before the
+// process ends, and a forked child must not use them.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,8 @@ class ContextRegistry {
     return living().empty();
   }
 
-  /// Shuts down every context and notifies its peers. Blocks: call it without the GIL.
+  /// Shuts down every context and notifies its peers. Must be called without the GIL, because it
+  /// blocks.
   void shutdown_all() {
     std::vector<std::shared_ptr<Context>> contexts;
     {

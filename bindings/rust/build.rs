@@ -1,4 +1,5 @@
-//! Finds libmccl: in LIBMCCL_DIR, or by the linker's own search.
+//! Links libmccl, from the folder LIBMCCL_DIR or, if that is not set, from the linker's search
+//! path.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=LIBMCCL_DIR");

@@ -10,6 +10,7 @@
 #include "contexts.h"
 #include "mccl/error.h"
 #include "process.h"
+#include "python/call_line.h"
 
 namespace mccl_torch {
 
@@ -33,7 +34,7 @@ ProcessGroupMCCL::~ProcessGroupMCCL() {
   try {
     shutdown();
   } catch (const std::exception& error) {
-    // shutdown() throws if a signal handler raises, for example after Control-C.
+    // shutdown() throws if a signal handler raises an exception, for example after Control-C.
     TORCH_WARN("mccl: group \"", name_, "\": ", error.what());
   }
 }
@@ -69,6 +70,7 @@ CallOptions ProcessGroupMCCL::call_options(std::chrono::milliseconds timeout, bo
   options.timeout = timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
   options.caller_waits = !async;
   options.may_meet = true;
+  options.site = mccl::python::line_of_caller_without_gil();
   return options;
 }
 
@@ -248,8 +250,8 @@ bool ProcessGroupMCCL::in_batch() {
 }
 
 void ProcessGroupMCCL::startCoalescing() {
-  // torch leaves a batch open if the code inside it raised an exception. Start the calls of that
-  // batch.
+  // If the code inside an earlier batch raised an exception, torch has left that batch open. Start
+  // its calls.
   if (open_batches_ > 0 && in_batch()) endCoalescing();
   group_for("mccl:coalesced")->begin_coalescing();
   const std::lock_guard lock(batches_mutex_);
@@ -328,8 +330,8 @@ void ProcessGroupMCCL::let_go() {
     std::swap(last.group, membership_.group);
     std::swap(last.context, membership_.context);
   }
-  // In a forked child the connections belong to the parent: leak the handles, and tear down
-  // nothing.
+  // In a forked child, the connections and threads belong to the parent, so leak the handles
+  // instead of destroying them.
   if (was_forked()) new BackendParts(std::move(last));
 }
 

@@ -1,4 +1,4 @@
-// The torch.distributed backend over one group of the engine.
+// The torch.distributed backend, which passes torch's calls to one group of MCCL.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   struct Options final : c10d::Backend::Options {
     explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
         : c10d::Backend::Options(kBackendName, timeout) {}
-    /// Overrides of the settings with the same names; empty means the setting's value.
+    /// Values that replace the settings with the same names; if empty, the setting applies.
     std::optional<std::string> compression;
     std::optional<double> topk_ratio;
   };
@@ -151,7 +151,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void registerOnCompletionHook(
       std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
   void waitForPendingWorks() override;
-  /// No-op: every Work records its duration anyway.
+  /// No-op, because every Work always records its duration.
   void enableCollectivesTiming() override {}
 
  private:
@@ -242,8 +242,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     options.stream = handle_of(*stream);
     options.stream_may_go = may_go(*stream);
   }
-  // True if the host has nothing left to do when the call returns and nothing observes the call. A
-  // StreamWork then suffices.
+  // True if the host may have nothing left to do when the call returns, and neither a hook nor a
+  // profiler observes the call. A StreamWork then suffices.
   const bool may_be_over = stream && options.caller_waits && !staging.has_copies() &&
                            !ledger_->watched && !is_recorded();
   const auto started = std::chrono::steady_clock::now();

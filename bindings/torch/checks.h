@@ -1,4 +1,5 @@
-// Checks that the collectives of torch have in common. All throw ValueError in Python.
+// Checks and helpers that several of torch's collectives use. A check that fails raises ValueError
+// in Python.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The functions of ProcessGroupMCCL that make groups of some of its ranks.
+// The functions of ProcessGroupMCCL that create new groups from some of the group's ranks.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -80,9 +80,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::make_child(
   return c10::static_intrusive_pointer_cast<c10d::Backend>(std::move(backend));
 }
 
-/// The ranks exchange no messages, because all remaining ranks pass the same list. The name of the
-/// new group contains no number: torch provides no number, and a program may shrink a group only
-/// once, because torch destroys the old group.
+/// Creates the new group without messages between the ranks, because all remaining ranks pass the
+/// same list. The name of the new group contains no number: torch provides no number, and a program
+/// may shrink a group only once, because torch destroys the old group.
 c10::intrusive_ptr<c10d::Backend> ProcessGroupMCCL::shrink(
     const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags,
     const c10::intrusive_ptr<c10d::Backend::Options>& opts) {

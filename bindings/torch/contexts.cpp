@@ -18,7 +18,8 @@
 namespace mccl_torch {
 namespace {
 
-/// Adapts torch's store, to which torch has added a prefix for the group.
+/// Presents torch's store as a mccl::Store. torch adds a prefix for the group to the keys of this
+/// store.
 class TorchStore final : public mccl::Store {
  public:
   explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
@@ -29,7 +30,7 @@ class TorchStore final : public mccl::Store {
   }
 
   /// Polls the store instead of waiting in torch, which logs a warning on every rank if a wait
-  /// fails. Ranks that meet query the store many times a second.
+  /// fails. While ranks connect, they query the store many times a second.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     const Clock::time_point deadline = Clock::now() + timeout;
     std::string text;
@@ -85,7 +86,7 @@ struct TorchContexts {
   mccl::python::ContextRegistry contexts;
   std::mutex mutex;
   std::weak_ptr<mccl::Context> world;  ///< Context of torch's default group; guarded by mutex.
-  std::map<std::string, int> made;     ///< Groups made so far, by name; guarded by mutex.
+  std::map<std::string, int> made;     ///< Number of groups made, by name; guarded by mutex.
 };
 
 TorchContexts& registry() {
@@ -123,7 +124,8 @@ std::shared_ptr<mccl::Context> make_context(const GroupRequest& request, bool is
   options.metrics = request.metrics;
   if (!is_default && options.config.port_base != 0) {
     if (registry().contexts.empty()) {
-      // The port of a process must not depend on which group the process makes first.
+      // Use the rank in the default group: the port of a process must not depend on which group the
+      // process creates first.
       options.config.port_base +=
           static_cast<int>(request.global_ranks[static_cast<std::size_t>(request.rank)]) -
           request.rank;
@@ -230,8 +232,8 @@ void shutdown_contexts() {
   registry().contexts.shutdown_all();
 }
 
-/// Releases the GIL: another thread that forks may hold these locks and need the GIL to release
-/// them.
+/// Releases the GIL while it waits for locks. Another thread that forks may hold these locks, and
+/// may need the GIL to release them.
 void before_fork() {
   const WithoutGil without_gil;
   registry().mutex.lock();

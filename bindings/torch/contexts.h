@@ -1,4 +1,5 @@
-// The contexts of this process. Process groups of torch become groups of these contexts.
+// Creates the contexts of this process. Each of torch's process groups becomes a group of such a
+// context.
 #pragma once
 
 #include <chrono>
@@ -33,7 +34,8 @@ struct GroupRequest {
   bool elsewhere = false;
 };
 
-/// Throws InvalidArgument unless the codec is topk. Called for a group that sets a topk ratio.
+/// Throws InvalidArgument unless the codec is topk. Called for a group with a topk ratio of its
+/// own.
 void require_topk(const mccl::Compression& compression);
 
 /// Creates or joins the group of a request; all ranks of that group must call this function. The

@@ -21,7 +21,8 @@ class JobStore final : public c10d::Store {
   ~JobStore() override;
 
   const mccl::rendezvous::Joined& joined() const { return *joined_; }
-  /// Number of the job's ranks that use torch. Does not change once the ranks have met.
+  /// Number of the job's ranks that use torch. Does not change after all of these ranks have opened
+  /// this store.
   std::int64_t torch_ranks();
 
   c10::intrusive_ptr<c10d::Store> clone() override;

@@ -1,4 +1,4 @@
-// GPU memory from the engine's allocator for torch.
+// Provides torch with GPU memory from the engine's allocator.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-// mccl._torch: functions with which Python creates process groups.
+// Defines the module mccl._torch, with which Python creates process groups.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>

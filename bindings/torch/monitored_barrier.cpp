@@ -14,7 +14,7 @@ using mccl::CallOptions;
 using mccl::Group;
 using std::chrono::milliseconds;
 
-// Tags above the maximum that torch can use.
+// Tags of this barrier's messages. Both are above the maximum that torch can use.
 constexpr std::uint32_t kArrivedTag = 0xFFFF0000U;
 constexpr std::uint32_t kReleasedTag = 0xFFFF0001U;
 
@@ -63,8 +63,8 @@ void ProcessGroupMCCL::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
 }
 
 /// Called on rank 0 only. Waits for a message from every other rank, and then sends each of them a
-/// message that releases it. A missing rank fails the group, so that the ranks that have arrived
-/// fail immediately.
+/// message that releases it. If a rank is missing, fails the group, so that the calls of the ranks
+/// that have arrived fail immediately.
 void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool wait_all_ranks) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   if (timeout.count() <= 0) {

@@ -19,7 +19,8 @@
 namespace mccl_torch {
 namespace {
 
-/// A fence that uses an event of torch. A query reads a counter and does not touch the stream.
+/// A fence that uses an event of torch. A query of the event only reads a counter, so any thread
+/// may poll the fence.
 class EventOfTorch final : public mccl::Fence {
  public:
   EventOfTorch() : hooks_(at::detail::getMPSHooks()), event_(hooks_.acquireEvent(false)) {
@@ -106,14 +107,15 @@ c10::intrusive_ptr<c10d::ProcessGroup> seen_from_the_cpu(
     const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   auto seen = c10::make_intrusive<c10d::ProcessGroup>(group->getRank(), group->getSize());
   const auto backend = group->getBackend(c10::DeviceType::MPS);
-  // setBackend() overwrites the backend's bound device with the group's and changes nothing else.
+  // setBackend() sets the backend's bound device to that of the group, so give the group the same
+  // device first.
   if (const auto bound = backend->getBoundDeviceId()) seen->setBoundDeviceId(*bound);
   seen->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
   return seen;
 }
 
-/// Redispatches to torch's CPU kernel, which only forwards to the group's backend. These kernels do
-/// not read the tensors in any version of torch, so they work for MPS.
+/// Redispatches to torch's CPU kernel, which only forwards to the group's backend. In no version of
+/// torch do the CPU kernels read the tensors, so they also work for MPS.
 void as_on_the_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                    torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();

@@ -12,9 +12,9 @@
 
 namespace mccl_torch {
 
-/// Creates a fence that passes when torch's stream has finished all work that it has received from
-/// this thread so far. The fence is enqueued in the stream, which starts the pending work there;
-/// nothing blocks. Throws mccl::InvalidArgument if the thread's stream is not the default one,
+/// Creates a fence that passes when torch's stream has finished all work that this thread has
+/// submitted so far. Enqueues the fence in the stream, which starts the work that is pending there.
+/// Does not block. Throws mccl::InvalidArgument if the thread's stream is not the default one,
 /// because torch supports events only on the default stream.
 std::shared_ptr<mccl::Fence> fence_of_mps();
 

@@ -15,7 +15,7 @@ namespace mccl_torch {
 /// process that made a group. Unlike getpid(), it needs no system call.
 std::uint32_t forks_so_far();
 
-/// Maximum delay until a signal is handled.
+/// Maximum time for which a wait delays the handler of a signal.
 inline constexpr std::chrono::milliseconds kSignalInterval{50};
 
 /// Finds the thread that runs signal handlers. Must be called once, with the GIL held.

@@ -71,8 +71,8 @@ void* handle_of(const c10::Stream& stream) {
   return device_calls(stream.device()).getStreamNativeHandle(stream);
 }
 
-/// True for an external stream, whose id is its handle in torch. The default stream also has equal
-/// id and handle, both 0.
+/// True for an external stream: torch uses the handle of such a stream as its id. The default
+/// stream is excluded, although its id and its handle are both 0.
 bool may_go(const c10::Stream& stream) {
   return stream.id() != 0 && handle_of(stream) == reinterpret_cast<void*>(stream.id());
 }
@@ -170,7 +170,8 @@ bool StreamWork::wait(std::chrono::milliseconds /*timeout*/) {
   return true;
 }
 
-/// The future is complete for the host immediately. Reading its value makes a stream wait.
+/// The host sees the future as complete immediately. A thread that reads its value makes its
+/// current stream wait for the call.
 c10::intrusive_ptr<c10::ivalue::Future> StreamWork::getFuture() {
   const c10::Stream stream = end_.stream();
   auto future = c10::make_intrusive<c10::ivalue::Future>(

@@ -29,8 +29,8 @@ bool may_go(const c10::Stream& stream);
 void finish_current_stream(c10::Device device);
 bool current_stream_is_done(c10::Device device);
 
-/// One stream per device that waits for the group's collectives, in order. Work that must run after
-/// a collective waits for this stream. The streams belong to MCCL.
+/// For each device, one stream that waits for the group's collectives in their order. Work that
+/// must run after a collective waits for this stream. MCCL owns the streams.
 class EndStreams {
  public:
   ~EndStreams();
@@ -59,11 +59,11 @@ class StreamEnd {
   /// other.
   explicit StreamEnd(c10::Device device);
 
-  /// Makes the stream wait for the call and its `parts`, and then make the copies. The host does
-  /// not wait.
+  /// Makes the stream wait for the call and its `parts`, and then run `copies`. The host does not
+  /// wait.
   void follow(const mccl::Work& work, const std::vector<const StreamEnd*>& parts,
               const Copies& copies);
-  /// Makes the caller's current stream run its later work after the call.
+  /// Makes later work in the caller's current stream run after the call.
   void hold_current_stream() const;
 
   c10::Stream stream() const { return stream_; }
@@ -92,7 +92,7 @@ class StreamWork final : public c10d::Work {
 
   bool isCompleted() override { return true; }
   std::vector<at::Tensor> result() override { return outputs_; }
-  /// Makes the current stream wait for the call if it is not the call's stream. The host does not
+  /// If the current stream is not the call's stream, makes it wait for the call. The host does not
   /// wait.
   void synchronize() override { end_.hold_current_stream(); }
   bool wait(std::chrono::milliseconds timeout) override;

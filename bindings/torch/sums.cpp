@@ -1,4 +1,4 @@
-// Collectives that compute: sums and other reductions.
+// Collectives that reduce data, by a sum or another reduction.
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -229,8 +229,8 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
     raise_if_failed(*group, work);
     if (work.done())
       return;  // in this stream, torch reuses the memory only after the enqueued call
-    // The call goes through the host. Keep the tensor until the call is over. Free it on a callback
-    // thread, because freeing may block on a lock of torch.
+    // The call goes through the host. Keep the tensor until the call is over. Free the tensor on a
+    // callback thread, because freeing it may block on a lock of torch.
     auto noted = std::make_shared<WorkLedger::DeviceCall>(WorkLedger::DeviceCall{kTitle});
     ledger_->opened();
     ledger_->awaited(*noted);

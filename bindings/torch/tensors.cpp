@@ -28,7 +28,7 @@ std::optional<mccl::DType> dtype_of(at::ScalarType type) {
   return std::nullopt;
 }
 
-/// True if the engine can use the tensor's own memory.
+/// True if the engine can use the tensor's own memory, without a copy.
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }

@@ -25,9 +25,11 @@ struct ElementType {
   std::size_t units = 1;
 };
 
-/// Type for calls that only move data. A type that the engine does not know is sent as bytes.
+/// Element type for calls that only move data. A type that the engine does not know is sent as
+/// bytes.
 ElementType movable_type(at::ScalarType type);
-/// Type for calls that compute. Throws ValueError if the engine cannot reduce `type` by `op`.
+/// Element type for calls that reduce data. Throws ValueError if the engine cannot reduce `type` by
+/// `op`.
 mccl::DType reducible_type(const char* call, at::ScalarType type, const mccl::ReduceOp& op);
 
 /// Converts torch's reduction to the engine's. Throws ValueError for an unknown reduction, or for
@@ -85,7 +87,7 @@ class TensorStaging {
   /// True if a tensor is on MPS. The call must then start after a fence has passed, and its results
   /// are ready when the call is over.
   bool on_mps() const { return on_mps_; }
-  /// Set the device for a call without tensors of its own, such as a barrier or a batch.
+  /// Set the device of a call that has no tensors of its own, such as a barrier or a batch.
   void lie_on_mps() { on_mps_ = true; }
   void lie_on(c10::Device device) { device_ = device; }
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
@@ -124,7 +126,7 @@ class TensorStaging {
   std::function<void()> then_;
 };
 
-/// Element count of each tensor, in units of `type`.
+/// Number of elements of type `type.dtype` in each tensor.
 std::vector<std::size_t> counts_of(const std::vector<at::Tensor>& tensors, ElementType type);
 bool all_equal(const std::vector<std::size_t>& counts);
 

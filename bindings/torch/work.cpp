@@ -189,8 +189,8 @@ void WorkMCCL::start(const mccl::Work& work) {
   // Receives and coalesced calls are not registered as awaited, because they may never end.
   const bool is_message = c10d::isP2POp(opType_) && opType_ != c10d::OpType::SEND;
   if (device_ && !is_message && opType_ != c10d::OpType::COALESCED) ledger_->awaited(call_);
-  // A caller whose stream waits may end the profiler before the call is over. Report only the time
-  // that the call took on the caller's thread, as NCCL does.
+  // If only the caller's stream waits for the call, the program may stop the profiler before the
+  // call is over. Report only the time that the call took on the caller's thread, as NCCL does.
   if (device_ && recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   if (device_ && work_.done()) {
     // The call is complete for the host. end_in() enqueues the copies of the results in a stream.
@@ -345,8 +345,8 @@ void WorkMCCL::wait_on_host(std::chrono::milliseconds timeout) {
   } catch (const pybind11::error_already_set&) {
     throw;
   } catch (...) {
-    // Only the wait has failed, not the call. No title is added, because the engine's message names
-    // the call.
+    // If the call is still running, only this wait has failed. No title is added, because the
+    // engine's message names the call.
     if (!work_.done()) throw_torch_error(std::current_exception(), rank_, "");
   }
   complete();
@@ -365,7 +365,8 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkMCCL::getFuture() {
   if (future_) return future_;
   const auto type = c10::ListType::create(c10::TensorType::get());
   if (device_ && end_) {
-    // The future is complete for the host immediately. Reading its value makes a stream wait.
+    // The host sees the future as complete immediately. A thread that reads its value makes its
+    // current stream wait for the call.
     future_ = c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{*device_});
     if (future_due_) {
       end_->hold_current_stream();

@@ -1,4 +1,4 @@
-// A call of the engine as a Work of torch.
+// Presents a call of MCCL as torch's c10d::Work.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,9 @@ namespace mccl_torch {
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
 
-/// Converts the error of a failed call, as to_torch_error() does, but adds no prefix. The engine's
-/// message already contains the call and the rank and, if the call has timed out, " timeout ". Adds
-/// the rank if an argument is wrong.
+/// Converts the error of a failed call like to_torch_error(), but without its prefix: the engine's
+/// message already contains the call and the rank and, if the call has timed out, " timeout ". Only
+/// a message about a wrong argument lacks the rank, which is therefore added.
 std::exception_ptr to_call_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_call_error(const std::exception_ptr& error, int rank, const char* title);
 
@@ -50,17 +50,17 @@ struct WorkLedger {
   /// Records that `call` is over, and counts its work as done.
   void closed(DeviceCall& call);
   /// Blocks until every work is done and its hook has run. Runs signal handlers meanwhile, as
-  /// wait() does. Throws the errors of raise_missed().
+  /// WorkMCCL::wait() does. Throws the errors of raise_missed().
   void wait_until_idle();
   /// Title of a call for which awaited() was called and that is not over; null if there is none.
   const char* awaited_title();
   /// Records the failure of `call` if awaited() was called for it. The host thread did not wait for
   /// the call, so the program may have continued with an invalid result.
   void missed(const DeviceCall& call, const std::exception_ptr& error);
-  /// Forgets the recorded failure. Called when a wait throws the error of a call.
+  /// Forgets the failure that missed() has recorded. Called when a wait throws the error of a call.
   void seen();
   /// Throws the first failure that missed() has recorded since the last seen() or raise_missed().
-  /// The next call does not throw it again.
+  /// Each failure is thrown only once.
   void raise_missed();
 
   std::mutex mutex;
@@ -70,7 +70,7 @@ struct WorkLedger {
   std::exception_ptr first_missed;            ///< Guarded by mutex.
   std::atomic<bool> has_missed{false};
   std::shared_ptr<Hook> hook;  ///< Guarded by mutex; shared, because copying it would need the GIL.
-  std::atomic<bool> watched{false};  ///< True if there is a hook.
+  std::atomic<bool> watched{false};  ///< True if `hook` is set. Readable without the mutex.
   std::atomic<int> last_error{0};    ///< The last error as a c10d::ErrorType; 0 if there is none.
 };
 
@@ -80,7 +80,7 @@ struct CallName {
   const char* title;
 };
 
-/// True if a profiler records calls on this thread.
+/// True if torch's profiler records operations on this thread.
 bool is_recorded();
 
 /// Work of one call. On CUDA memory, streams wait for the call's end: wait() makes the caller's
@@ -103,8 +103,8 @@ class WorkMCCL final : public c10d::Work {
   /// Device of the call's memory, if that is a device with streams.
   std::optional<c10::Device> device() const { return device_; }
   bool on_mps() const { return on_mps_; }
-  /// Sets the device of `staging` to the device of this call. `staging` belongs to a call that
-  /// contains this one.
+  /// Sets the device of `staging` to the device of this call. `staging` belongs to the batch that
+  /// contains this call.
   void keep_in(TensorStaging& staging) const;
 
   /// Marks a call inside an open batch. wait() on such a call returns immediately, because only the
@@ -144,8 +144,9 @@ class WorkMCCL final : public c10d::Work {
   TensorStaging staging_;
   const std::optional<c10::Device> device_;
   const bool on_mps_;
-  StreamEnd::Copies copies_;        ///< Device memory only: copies that end_in() enqueues.
-  std::unique_ptr<StreamEnd> end_;  ///< Set before the object is returned, or when its batch ends.
+  StreamEnd::Copies copies_;  ///< Device memory only: copies that end_in() enqueues.
+  /// Null for host and MPS memory. Set before the caller gets this Work, or when its batch ends.
+  std::unique_ptr<StreamEnd> end_;
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<WorkLedger> ledger_;
   WorkLedger::DeviceCall call_;

@@ -3,12 +3,12 @@
  * how to build and link a program and how to call the functions from other languages.
  *
  * Errors. A function that can fail returns a mccl_status; mccl_last_error() on the same thread then
- * describes the failure. No exception leaves the library. Null pointers, unknown enum values and
- * handles of another kind are MCCL_ERROR_INVALID_ARGUMENT. On failure every output pointer receives
- * NULL or 0.
+ * describes the failure. No exception leaves the library. A null pointer where none is allowed, an
+ * unknown enum value or a handle of the wrong type fails with MCCL_ERROR_INVALID_ARGUMENT. On
+ * failure, the variable behind every output pointer is set to NULL or 0.
  *
  * Handles. The caller owns each handle that a function returns through a pointer, and must destroy
- * it exactly once, with the mccl_..._destroy of its type; that function accepts NULL. A handle
+ * it exactly once, with the mccl_..._destroy function of its type, which accepts NULL. A handle
  * keeps alive the objects that it depends on. A group outlives its context's handle, but its calls
  * then fail with MCCL_ERROR_ABORTED. A context stays usable after the handles of its store and
  * configuration are destroyed. All functions are thread-safe, even on the same handle. However, no
@@ -16,17 +16,17 @@
  * destroyed.
  *
  * Memory. Counts are in elements, and a buffer may have any alignment. It must stay valid until the
- * call is done, even if its mccl_work is destroyed earlier. It may be NULL if its count is 0, or if
- * the description of the call allows it. All other inputs (text, counts, options, members) are
- * read before the function returns. Text is UTF-8 and ends with a NUL.
+ * call is done, even if the mccl_work of the call is destroyed earlier. It may be NULL if its count
+ * is 0, or if the description of the call allows it. All other inputs (text, counts, options,
+ * members) are read before the function returns. Text is UTF-8 and ends with a NUL.
  *
  * Text out. A function that returns text copies it to `text`, a buffer of `capacity` bytes
  * including the NUL. *length (may be NULL) receives the full length without the NUL. With capacity
  * 0, `text` may be NULL and only the length is returned. If the buffer is too short, the status is
  * MCCL_ERROR_NO_ROOM and the text is empty.
  *
- * Times are in milliseconds: 0 means the default that the function or field documents, a negative
- * number means no limit.
+ * Times are in milliseconds: 0 means the default that the function or field documents, and a
+ * negative number means no limit.
  */
 #ifndef MCCL_C_H
 #define MCCL_C_H
@@ -50,15 +50,15 @@ extern "C" {
  * and meaning, and values keep their numbers. */
 #define MCCL_C_VERSION 2
 
-/* MCCL_C_VERSION of the loaded library. If it is less than the header's, the library lacks
- * something that the header declares. */
+/* The MCCL_C_VERSION with which the loaded library was built. If it is less than the MCCL_C_VERSION
+ * of this header, the library lacks something that this header declares. */
 MCCL_API uint32_t mccl_c_version(void) MCCL_NOEXCEPT;
 /* Release of the library, such as "0.1.0". The text is static. */
 MCCL_API const char* mccl_version(void) MCCL_NOEXCEPT;
 
 /* ---- Status -------------------------------------------------------------------------------- */
 
-/* Outcome of a function or a call. Later versions may add values: treat an unknown one as
+/* Outcome of a function or a call. Later versions may add values: treat an unknown value as
  * MCCL_ERROR_OTHER. This header stores enums in int32_t, because the width of a C enum depends on
  * the compiler. */
 typedef int32_t mccl_status;
@@ -71,7 +71,8 @@ enum {
   MCCL_ERROR_TIMEOUT = 2,
   /* A peer died, left, or cannot be reached. */
   MCCL_ERROR_PEER = 3,
-  /* Ranks made calls that differ or whose sizes do not match. */
+  /* Calls or settings of two ranks do not match, for example the sizes of a message and its
+   * receive. */
   MCCL_ERROR_MISMATCH = 4,
   /* The group was aborted or shut down, here or on another rank. */
   MCCL_ERROR_ABORTED = 5,
@@ -143,7 +144,7 @@ enum {
 MCCL_API size_t mccl_dtype_size(mccl_dtype dtype) MCCL_NOEXCEPT;
 /* The name of a type, such as "f32"; "unknown dtype" for an unknown type. Never NULL. */
 MCCL_API const char* mccl_dtype_name(mccl_dtype dtype) MCCL_NOEXCEPT;
-/* The name of a reduction, such as "premul_sum"; "unknown reduction" for an unknown one. Never
+/* The name of a reduction, such as "premul_sum"; "unknown reduction" for an unknown number. Never
  * NULL. */
 MCCL_API const char* mccl_reduce_op_name(mccl_reduce_op op) MCCL_NOEXCEPT;
 /* 1 if the reduction is defined for the type, else 0. Also 0 for an unknown type or reduction. */
@@ -159,7 +160,7 @@ typedef struct mccl_work mccl_work;       /* handle of one call */
 
 /* Zero an options struct, set struct_size to its sizeof, then set the fields that you need. Later
  * versions add fields at the end; zero in a new field keeps the old behaviour. An older library
- * fails the call if a field that it does not know is not zero. */
+ * fails the call if the program sets a field that the library does not know. */
 typedef struct mccl_context_options {
   uint32_t struct_size;      /* sizeof of this struct */
   int32_t rank;              /* 0 to size - 1 */
@@ -228,8 +229,8 @@ MCCL_API mccl_status mccl_config_set(mccl_config* config, const char* name,
 /* Copies out the value of one setting; see "Text out" above. The job key is not masked. */
 MCCL_API mccl_status mccl_config_get(const mccl_config* config, const char* name, char* text,
                                      size_t capacity, size_t* length) MCCL_NOEXCEPT;
-/* Applies a JSON object of settings over the current values. Error messages refer to the object by
- * `origin`, such as the name of its file. On failure nothing changes. */
+/* Sets all settings that a JSON object contains; other settings keep their values. Error messages
+ * refer to the object by `origin`, such as the name of its file. On failure nothing changes. */
 MCCL_API mccl_status mccl_config_merge_json(mccl_config* config, const char* json,
                                             const char* origin) MCCL_NOEXCEPT;
 /* Frees the handle; NULL is allowed. */
@@ -279,8 +280,8 @@ MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
  * environment, too. Blocks like mccl_context_create(). */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
-/* Announces to the peers that this rank leaves, and stops the progress thread. Pending calls fail
- * with MCCL_ERROR_ABORTED. */
+/* Announces to the peers that this rank is leaving, and stops the progress thread. Pending calls
+ * fail with MCCL_ERROR_ABORTED. */
 MCCL_API mccl_status mccl_context_shutdown(mccl_context* context) MCCL_NOEXCEPT;
 /* Shuts down the context like mccl_context_shutdown(), then frees the handle; NULL is allowed. */
 MCCL_API void mccl_context_destroy(mccl_context* context) MCCL_NOEXCEPT;
@@ -325,11 +326,12 @@ MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* 
                                              size_t capacity, size_t* length) MCCL_NOEXCEPT;
 
 /* Call mccl_before_fork() before fork(), and mccl_after_fork_in_parent() and
- * mccl_after_fork_in_child() after it, all on the thread that forks, for instance from
- * pthread_atfork(). mccl_before_fork() blocks until the progress thread has finished its current
- * step; calls stay pending. In the child, handles may only be destroyed, which has no effect on the
- * peers. Every other use of a handle in the child fails with MCCL_ERROR_INVALID_ARGUMENT. Without
- * mccl_before_fork() the child's copies of the sockets stay open until the child ends. */
+ * mccl_after_fork_in_child() after it, all on the thread that forks, for instance in handlers that
+ * pthread_atfork() registers. mccl_before_fork() blocks until the progress thread has finished its
+ * current step; calls stay pending. In the child, handles may only be destroyed, which has no
+ * effect on the peers. Every other use of a handle in the child fails with
+ * MCCL_ERROR_INVALID_ARGUMENT. Without mccl_before_fork() the child's copies of the sockets stay
+ * open until the child ends. */
 MCCL_API mccl_status mccl_before_fork(mccl_context* context) MCCL_NOEXCEPT;
 /* Call this in the parent, after fork(); see mccl_before_fork(). */
 MCCL_API mccl_status mccl_after_fork_in_parent(mccl_context* context) MCCL_NOEXCEPT;

@@ -14,8 +14,8 @@ extern "C" {
 MCCL_API int32_t mccl_group_rank(const mccl_group* group) MCCL_NOEXCEPT;
 /* The number of ranks of the group; -1 for NULL or a handle of another kind. */
 MCCL_API int32_t mccl_group_size(const mccl_group* group) MCCL_NOEXCEPT;
-/* The name of the group. The text lives as long as the handle. Returns NULL if `group` is NULL or a
- * handle of another kind. */
+/* The name of the group. The text is valid as long as the handle. Returns NULL if `group` is NULL
+ * or a handle of another kind. */
 MCCL_API const char* mccl_group_name(const mccl_group* group) MCCL_NOEXCEPT;
 /* Splits the group: ranks of one color form a new group, ordered by (key, rank). All ranks must
  * make this call; it blocks until every rank has made it. A rank with a negative color joins no
@@ -138,8 +138,8 @@ MCCL_API mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* op
 MCCL_API mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dtype dtype,
                                int32_t peer, uint32_t tag, const mccl_call_options* options,
                                mccl_work** work) MCCL_NOEXCEPT;
-/* Receives the oldest message from `peer` (or MCCL_ANY_SOURCE) with this tag; its size in bytes
- * must match. */
+/* Receives the oldest message from `peer` (or MCCL_ANY_SOURCE) with this tag. The size of the
+ * message must be equal to that of `data`. */
 MCCL_API mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl_dtype dtype,
                                int32_t peer, uint32_t tag, const mccl_call_options* options,
                                mccl_work** work) MCCL_NOEXCEPT;

@@ -15,8 +15,8 @@
 
 namespace mccl {
 
-/// True if a setting was set explicitly, even to its default value. All Givens compare equal, so
-/// two Configs are equal if their values are equal.
+/// Whether a setting was set explicitly, even to its default value. All objects of this type
+/// compare equal, so that two Configs are equal if the values of their settings are equal.
 struct Given {
   bool yes = false;
   friend bool operator==(const Given&, const Given&) { return true; }
@@ -31,8 +31,8 @@ struct LogOptions {
   std::size_t file_bytes = std::size_t{64} << 20;
 };
 
-/// The settings of one process. A plain value: not thread-safe while it is being changed. The
-/// ranges are in src/base/settings.cpp and in docs/settings.md.
+/// The settings of one process. A plain value: not thread-safe while it is being changed. The valid
+/// values are listed in src/base/settings.cpp and in docs/settings.md.
 struct MCCL_API Config {
   std::string backend = "auto";    ///< Backend of the calls: auto, native, mpi, nccl, cuda
   std::string transport = "auto";  ///< Transport between ranks: auto, tcp, shm, rdma
@@ -40,11 +40,11 @@ struct MCCL_API Config {
   /// port.
   std::string rdma_device;
   int rdma_port = 1;
-  /// GID of the RDMA ports to use: an address, or a kind such as roce_v2; empty: the best kind that
-  /// both ranks of a pair have.
+  /// Which GID of an RDMA port to use: an address, or a type such as roce_v2; empty: the best type
+  /// that both ranks of a pair have.
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< Type of the queue pairs: auto, rc, uc
-  /// Use only those devices of the table in `rdma_device` that join each rank to the next
+  /// Use only those devices of the table in `rdma_device` that join each rank to the next rank
   bool rdma_ring = false;
   /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
@@ -59,7 +59,7 @@ struct MCCL_API Config {
   std::string listen_addr;   ///< Addresses to listen on, comma-separated; empty: found by routing
   std::string link_profile;  ///< Kind of cable: empty, ethernet, thunderbolt
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
-  /// JSON file of all ranks' addresses; empty: each rank can reach every other
+  /// JSON file of all ranks' addresses; empty: each rank can connect to every other rank directly
   std::string hostfile;
   std::string ifname;  ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
@@ -71,8 +71,10 @@ struct MCCL_API Config {
   std::string reduce_on =
       "auto";                  ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
   bool accelerate = false;     ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;  ///< Copy data to the host even if a Mac's GPU shares its memory
-  std::string test_only_shared_gpu = "no";    ///< For tests of the GPU kernels: no, nvlink, pcie
+  bool force_staging = false;  ///< Copy data to the host even if a Mac's GPU shares the memory
+  /// For tests only: whether GPU kernels also run between ranks that share a GPU, and as which
+  /// connection: no, nvlink, pcie
+  std::string test_only_shared_gpu = "no";
   std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
   std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
@@ -86,12 +88,12 @@ struct MCCL_API Config {
   /// Congestion control of TCP links: auto, system, or a name known to the system
   std::string congestion_control = "auto";
   double timeout = 1800;  ///< Default timeout of a call, in seconds
-  /// Seconds to wait for the other ranks at start-up, and, after a group is destroyed, for a rank
-  /// that does not accept the data still to be sent to it
+  /// Seconds to wait for the other ranks at start-up. After a group is destroyed, also the seconds
+  /// to wait for a rank that does not accept the data that are still to be sent to it
   double connect_timeout = 60;
   double liveness_interval = 10;  ///< Seconds without data from a rank until it counts as dead
-  /// Seconds that a call may wait without progress before a warning names the ranks that it waits
-  /// for; 0: never
+  /// Seconds without progress after which a warning names the ranks that a call waits for; 0: no
+  /// warning
   double warn_after = 30;
   /// File or folder to which the flight record is written when a group fails; empty: none. %r, %h
   /// and %p stand for the rank, the host and the process.
@@ -122,8 +124,8 @@ struct MCCL_API Config {
   /// Value of the environment variable MASTER_PORT; 0 if it is not set. Torch listens on that port,
   /// so this library must not. MASTER_PORT is not a setting of this library.
   int master_port = 0;
-  // True if set(), the environment or a file set the setting. If false, a better value may replace
-  // the default.
+  // Whether set(), the environment or a file has set the setting. If not, a better value may
+  // replace the default.
   Given port_base_given;    ///< If false and the port is in use, a rank uses any free port.
   Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
 
@@ -143,9 +145,9 @@ struct MCCL_API Config {
   /// Returns the values of all settings, keyed by name, as texts that set() accepts. Leaves out
   /// `port_base` and `chunk_bytes` if they were not set, because set() would mark them as set.
   std::map<std::string, std::string> texts() const;
-  /// Applies a JSON object of settings over the current values. Error messages refer to the object
-  /// by `origin`, such as the name of its file. Throws InvalidArgument on failure; nothing changes
-  /// then.
+  /// Sets all settings that a JSON object contains; other settings keep their values. Error
+  /// messages refer to the object by `origin`, such as the name of its file. Throws InvalidArgument
+  /// on failure; nothing changes then.
   void merge_json(const std::string& text, const std::string& origin);
 
   friend bool operator==(const Config&, const Config&) = default;
@@ -161,8 +163,8 @@ struct SettingInfo {
   std::string_view meaning;
   bool must_agree = false;  ///< If true, ranks with different values refuse to connect.
   bool secret = false;      ///< True if the value must never be printed.
-  /// "name=value" of another setting without which this setting has no effect; empty if there is
-  /// none.
+  /// "name=value" of another setting: only with that value does this setting have an effect. Empty
+  /// if the setting always has an effect.
   std::string_view only_with;
 };
 

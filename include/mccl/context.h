@@ -88,13 +88,14 @@ class MCCL_API Context {
                                        std::chrono::milliseconds timeout,
                                        const std::optional<Compression>& compression = {}) = 0;
 
-  /// Announces to the peers that this rank leaves, and stops the progress thread. Pending calls
+  /// Announces to the peers that this rank is leaving, and stops the progress thread. Pending calls
   /// fail with AbortedError. The destructor does the same.
   virtual void shutdown() = 0;
 
   /// Call before_fork() before fork(), and after_fork_in_parent() and abandon_after_fork() after
-  /// it, all on the thread that forks, for instance from pthread_atfork(). before_fork() blocks
-  /// until the progress thread has finished its current step. Calls stay pending.
+  /// it, all on the thread that forks, for instance in handlers that pthread_atfork() registers.
+  /// before_fork() blocks until the progress thread has finished its current step. Calls stay
+  /// pending.
   virtual void before_fork() noexcept = 0;
   /// Call this in the parent, after fork().
   virtual void after_fork_in_parent() noexcept = 0;

@@ -1,5 +1,5 @@
-// Memory of a device that the devices of other ranks can reach directly. The functions are
-// thread-safe.
+// Functions that allocate device memory which the devices of other ranks can access directly, and
+// functions for CUDA streams. All are thread-safe.
 #pragma once
 
 #include <cstddef>

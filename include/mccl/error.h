@@ -40,7 +40,7 @@ class MCCL_API PeerError : public Error {
   const char* what() const noexcept override;
 };
 
-/// Ranks made calls that differ or whose sizes do not match.
+/// Calls or settings of two ranks do not match, for example the sizes of a message and its receive.
 class MCCL_API MismatchError : public Error {
  public:
   using Error::Error;

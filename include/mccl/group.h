@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mccl/buffer.h"
+#include "mccl/call_site.h"
 #include "mccl/compression.h"
 #include "mccl/export.h"
 #include "mccl/fence.h"
@@ -58,6 +59,8 @@ struct CallOptions {
   /// for good (error feedback). The left_out buffers of all ranks together contain everything that
   /// was dropped, from the inputs and from the sum.
   Buffer left_out = {};
+  /// The place in the program that makes the call, for flight records and errors; null if unknown.
+  const CallSite* site = nullptr;
 };
 
 /// Value of `peer` with which recv() accepts a message from any rank.
@@ -136,25 +139,27 @@ class MCCL_API Group {
   /// overhead. Any other message completes after its receive is posted. `peer` must not be this
   /// rank.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
-  /// Receives the oldest message from `peer` (or kAnySource) with this tag; its size in bytes must
-  /// match. Work::source() returns the sender.
+  /// Receives the oldest message from `peer` (or kAnySource) with this tag. The size of the message
+  /// must be data.bytes(). Work::source() returns the sender.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
   /// Lets later collectives use memory from allocate_device_memory() in place. Without this call,
   /// collectives copy the data to memory that the other ranks' devices can access. All ranks must
-  /// make this call, with devices of one kind; it may block until all ranks have made it. No-op if
-  /// the devices cannot access each other's memory.
+  /// make this call, with devices of the same DeviceKind. The call may block until all ranks have
+  /// made it. No-op if the devices cannot access each other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
   /// Sequence number of the group's last collective that devices carry out without the host, to be
   /// passed to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
-  /// True if the collective with sequence number `number` and all earlier collectives have ended.
+  /// True if devices have finished the collective with sequence number `number` and all earlier
+  /// collectives that last_on_device() counts.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
 
-  /// Lets the groups that split() made use the direct device paths that were set up in this group.
-  /// All ranks must make this call; split() makes it itself. `child` is this rank's new group, or
-  /// null if it has none. `color` and `key` are the arguments of split().
+  /// Lets the groups that split() made use the direct device paths of this group. All ranks must
+  /// make this call. split() already makes it, so only bindings that split a group themselves need
+  /// it. `child` is this rank's new group, or null if it has none. `color` and `key` are the
+  /// arguments of split().
   virtual void split_path(Group* /*child*/, int /*color*/, int /*key*/) {}
 
   /// Collects the calls that this thread makes until end_coalescing(), which starts them together

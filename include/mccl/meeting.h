@@ -23,7 +23,7 @@ struct Placement {
   int local_rank = -1;  ///< Rank among the ranks of this host; -1 if unknown.
   std::string root;     ///< host:port at which rank 0 serves the store; may be empty for one rank.
   /// File descriptor of the connection to MPICH's launcher, used if `root` is empty; -1 if there is
-  /// none.
+  /// no such connection.
   int pmi = -1;
   bool one_host = false;  ///< True if all ranks are known to be on this host.
   /// Source of the placement: "MCCL", "torchrun", "Open MPI", "MPICH", "Slurm" or "mlx.launch".
@@ -54,7 +54,7 @@ class Wiring;
 /// Result of join(): the store and the cables through which a process connects to the other ranks.
 struct Joined {
   std::shared_ptr<Store> store;  ///< Null when the job has one rank.
-  /// The cables of the job; null if every rank reaches every other directly.
+  /// The cables of the job; null if every rank can connect to every other rank directly.
   std::shared_ptr<Wiring> wiring;
 };
 

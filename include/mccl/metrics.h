@@ -42,7 +42,8 @@ struct MetricsSummary {
   /// through it. At most MCCL_PINNED_LIMIT_BYTES per GPU stay allocated while no call uses them.
   std::uint64_t pinned_bytes = 0;
   std::uint64_t peak_pinned_bytes = 0;
-  /// Links to other ranks that were established, by transport. reset() does not change them.
+  /// Number of links to other ranks that were established over each transport. reset() does not
+  /// change these numbers.
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;
   std::uint64_t tcp_links = 0;
@@ -86,8 +87,8 @@ struct CallSample {
   bool failed = false;
 };
 
-/// Counts calls so short that even an atomic addition would slow them noticeably. Only one thread
-/// at a time may call count(); other threads may read the counts.
+/// Counts calls that are so short that even an atomic read-modify-write operation would slow them
+/// noticeably. Only one thread at a time may call count(); other threads may read the counts.
 class Tally {
  public:
   void count(std::uint64_t bytes_sent, std::uint64_t bytes_received) {
@@ -121,13 +122,13 @@ class MCCL_API Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Records one call. The times of this call stand for `weight` calls; a Tally counts the other
-  /// weight - 1 calls.
+  /// Records one call. Its times also stand for weight - 1 calls that a Tally has counted without
+  /// timing them.
   void record(const CallSample& call, std::uint32_t weight = 1);
   /// Returns a new Tally for calls that succeed without being timed. Its counts stay in the summary
   /// after the Tally is released.
   std::shared_ptr<Tally> tally();
-  /// Counts one unauthenticated connection that was dropped.
+  /// Adds 1 to MetricsSummary::refused_connections.
   void record_refused_connection();
   /// Counts one established link. `transport` is "shm", "rdma" or "tcp"; any other value is
   /// ignored.

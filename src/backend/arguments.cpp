@@ -21,8 +21,8 @@ void check_device(Collective call, const char* argument, Device device) {
   }
 }
 
-/// Memory must lie on the host or on an available device, must not be null unless it is empty, and
-/// must fit the address space.
+/// Throws InvalidArgument if the memory is on a device that is not available, if it is null
+/// although it has elements, or if it exceeds the address space.
 void check_memory(Collective call, const char* argument, const ConstBuffer& buffer) {
   if (buffer.device.kind != DeviceKind::cpu) check_device(call, argument, buffer.device);
   if (!buffer.data && buffer.count > 0) {
@@ -48,8 +48,9 @@ void check_count(Collective call, const char* argument, std::size_t found, std::
       fmt::format("{}: {} has {} elements; expected {}", name_of(call), argument, found, expected));
 }
 
-/// The shares of all ranks together must fit the address space, so that their sums do not overflow.
-/// `argument` is the name of the argument that the shares come from.
+/// Throws InvalidArgument if the parts of all ranks together exceed the address space, so that
+/// later sums of their lengths cannot overflow. `argument` names the argument that states the
+/// lengths.
 void check_shares(Collective call, const char* argument, const Shares& shares, DType dtype) {
   if (shares.fit(size_of(dtype))) return;
   if (shares.counts().empty()) {

@@ -21,16 +21,16 @@ class Arguments {
   using Counts = std::span<const std::size_t>;
   Arguments(int rank, int size) : rank_(rank), size_(size) {}
 
-  /// An all_reduce, or a reduce to `root`.
+  /// Builds the Request of an all_reduce, or of a reduce to `root`.
   Request sum(Collective call, ConstBuffer in, Buffer out, const ReduceOp& op, int root = -1) const;
   Request broadcast(Buffer data, int root) const;
-  /// An all_gather, gather, scatter or reduce_scatter, whose input or output consists of one part
-  /// per rank. Without `counts`, all parts have the length of the buffer that holds only this
-  /// rank's part. Only reduce_scatter reads `op`.
+  /// Builds the Request of an all_gather, gather, scatter or reduce_scatter, whose input or output
+  /// consists of one part per rank. Without `counts`, all parts have the length of the buffer that
+  /// holds only this rank's part. Only reduce_scatter reads `op`.
   Request in_parts(Collective call, ConstBuffer in, Buffer out, std::optional<Counts> counts = {},
                    int root = -1, const ReduceOp& op = {}) const;
   Request all_to_all(ConstBuffer in, Buffer out) const;
-  /// An all_to_all whose parts may differ in length.
+  /// Builds the Request of an all_to_all whose parts may differ in length.
   Request all_to_allv(ConstBuffer in, Counts in_counts, Buffer out, Counts out_counts) const;
   Request barrier() const;
   Request send(ConstBuffer data, int peer, std::uint32_t tag) const;
@@ -50,7 +50,7 @@ class Arguments {
 // The following functions also throw InvalidArgument if their check fails.
 
 /// check_codec() checks the compression of a call, and check_ratio() checks the compression of a
-/// group. Both accept a compression without a codec.
+/// group. Both accept Codec::none.
 void check_codec(const engine::Call& call, const Compression& compression);
 void check_ratio(const Compression& compression);
 /// Checks `left`, the call's left_out buffer, which receives the error of compression. It must have

@@ -30,8 +30,8 @@ namespace {
 using native::GroupSetup;
 using native::NativeGroup;
 
-/// A context with an engine, which can pass calls to an installed CUDA, NCCL or MPI library. A
-/// group may outlive its context; all later calls of such a group fail.
+/// A context whose groups use the engine or, if it is installed, CUDA, NCCL or MPI. A group may
+/// outlive its context; all later calls of such a group fail.
 class JobContext final : public Context {
  public:
   /// Connects all ranks. `config` is the configuration that config() returns.
@@ -58,7 +58,8 @@ class JobContext final : public Context {
     world_ = make_group("world", everyone, milliseconds_of(config_.timeout), {});
   }
 
-  /// Shuts the engine down before `world_` is destroyed, so that pending calls report the shutdown.
+  /// Shuts the engine down before `world_` is destroyed, so that the error of pending calls names
+  /// the shutdown as the cause.
   ~JobContext() override { engine_->shutdown(); }
 
   int rank() const override { return engine_->rank(); }

@@ -1,4 +1,4 @@
-// The checked arguments of a call, and how its data is divided among the ranks.
+// Functions for the checked arguments of a call, and the division of its data among the ranks.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class Shares {
   std::size_t total() const { return counts_.empty() ? ranks_ * each_ : sum(counts_); }
 
   std::size_t ranks() const { return ranks_; }
-  /// Empty if all parts are equal.
+  /// Elements of each rank's part; empty if all parts are equal.
   std::span<const std::size_t> counts() const { return counts_; }
 
   /// True if all parts together fit the address space. Otherwise total() and before() may overflow.
@@ -72,7 +72,7 @@ inline bool on_device(const Request& request) {
   return lies_on_device(request.in) || lies_on_device(request.out);
 }
 
-/// True if all data of this rank's call lie on a device.
+/// True if all input and output of this rank's call lie on a device.
 inline bool only_on_device(const Request& request) {
   return on_device(request) && (lies_on_device(request.in) || request.in.count == 0) &&
          (lies_on_device(request.out) || request.out.count == 0);

@@ -39,7 +39,7 @@ Cabling::Cabling(int size, std::vector<Cable> cables) : size_(size), cables_(std
 }
 
 bool Cabling::shares_an_end() const {
-  std::map<std::pair<int, std::string>, int> others;  // the first peer found at each end of a cable
+  std::map<std::pair<int, std::string>, int> others;  // first peer found at each address of a rank
   const auto leads_elsewhere = [&](int rank, const std::string& at, int other) {
     return !at.empty() && others.emplace(std::pair(rank, at), other).first->second != other;
   };

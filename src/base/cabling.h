@@ -34,15 +34,15 @@ class Cabling {
 
   int size() const { return size_; }
   const std::vector<Cable>& cables() const { return cables_; }
-  /// The cables of a pair, in an order that is equal on both ranks.
+  /// The cables between two ranks, in an order that is equal on both ranks.
   std::vector<Cable> between(int a, int b) const;
 
   bool joins(int a, int b) const { return a != b && distance(a, b) == 1; }
-  /// True if every pair is joined directly.
+  /// True if every pair of ranks is joined directly.
   bool is_complete() const { return complete_; }
-  /// True if every pair is joined and some rank has cables to several others at one address. Such
-  /// cables share the hardware behind the address, as on a network switch, so none is exclusive to
-  /// a pair. With fewer than 3 ranks, true if every pair is joined.
+  /// True if every pair of ranks is joined, and some rank has cables to several other ranks at one
+  /// address. These cables share the hardware behind the address, as on a network switch, so none
+  /// is exclusive to two ranks. With fewer than 3 ranks, true if every pair is joined.
   bool is_one_network() const { return complete_ && (size_ < 3 || shares_an_end()); }
   /// Number of cables on a shortest path; -1 if there is no path.
   int distance(int from, int to) const;

@@ -16,7 +16,7 @@ inline std::int64_t nanoseconds_of(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-/// A counter that advances at a constant rate and is cheaper to read than a clock.
+/// The value of a counter that advances at a constant rate and is cheaper to read than Clock.
 inline std::int64_t cycle_count() {
 #if defined(__x86_64__)
   return static_cast<std::int64_t>(__rdtsc());

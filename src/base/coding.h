@@ -1,5 +1,5 @@
-// Sizes in blocks and bytes of data encoded by a Compression, equal on all ranks. A block always
-// takes the same number of bytes, whatever its content, so every rank knows how long a message is.
+// The size, in blocks and in bytes, of data that a Compression encodes. A block always takes the
+// same number of bytes, whatever its content, so every rank knows how long a message is.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ std::string describe(const Coding& coding);
 /// True if the call's result may be rounded: sums and averages of floats, in all_reduce and
 /// reduce_scatter.
 bool may_be_coded(Collective collective, DType dtype, ReduceKind kind);
-/// True if encoded blocks are shorter than their elements.
+/// True if encoded blocks take fewer bytes than the elements that they encode.
 bool shortens(const Coding& coding, DType dtype);
 
 }  // namespace mccl

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/call_sites.h"
 #include "base/version.h"
 
 namespace mccl {
@@ -16,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kStates[] = {"queued", "running", "done", "failed"};
+constexpr std::string_view kStates[] = {"queued", "running", "done", "failed", "enqueued"};
 
 /// Converts the times of entries to nanoseconds since 1970. The duration of a cycle is derived from
 /// two readings of cycle counter and clock: when the recorder was made, and now.
@@ -52,8 +53,8 @@ bool is_message(const FlightEntry& entry) {
   return entry.collective == Collective::send || entry.collective == Collective::recv;
 }
 
-/// The transports that the call uses, joined by "+". Calls through the node's shared memory use no
-/// links.
+/// The transports that the call uses, joined by "+". The algorithms one_shot and two_shot use the
+/// node's shared memory, not links.
 std::string transport_of(const FlightEntry& entry, const FlightGroup& group,
                          std::string_view algorithm) {
   if (algorithm == "one_shot" || algorithm == "two_shot") return "shm";
@@ -85,6 +86,8 @@ Json json_of(const FlightEntry& entry, std::string_view algorithm, const FlightG
   add_time("started_ns", entry.started);
   add_time("ended_ns", entry.ended);
   if (entry.waits_for >= 0) call["waits_for"] = entry.waits_for;
+  if (const std::string_view site = text_of_call_site(entry.site); !site.empty())
+    call["site"] = site;
   return call;
 }
 
@@ -134,7 +137,8 @@ FlightEntry FlightRecorder::unpack(const Words& words) {
     return words[word] >> from & ((std::uint64_t{1} << count) - 1);
   };
   FlightEntry entry;
-  entry.sequence = words[0];
+  entry.sequence = bits(0, 0, kSiteBit);
+  entry.site = static_cast<std::uint16_t>(bits(0, kSiteBit, 16));
   entry.bytes = words[1];
   entry.submitted = static_cast<std::int64_t>(words[2]);
   entry.started = static_cast<std::int64_t>(words[3]);

@@ -2,7 +2,7 @@
 // did before it stopped.
 //
 // The thread that holds the engine's progress lock writes. Any thread may read at any time: a
-// reader skips a slot that changes while it is copied (a sequence lock in each slot).
+// reader skips a slot that changes while the reader copies it (each slot has a sequence lock).
 #pragma once
 
 #include <array>
@@ -24,13 +24,15 @@ namespace mccl {
 
 /// The record of one call.
 struct FlightEntry {
-  enum State : std::uint8_t { queued, running, done, failed };
+  /// A call is `enqueued` if a GPU carries it out without the host. Its end is not recorded.
+  enum State : std::uint8_t { queued, running, done, failed, enqueued };
 
-  /// Number of a collective in its group, or of a message in its pair of ranks.
+  /// Number of the collective among those of its group, or of the message among those of its pair
+  /// of ranks; below 2^48.
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
-  /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles`; 0
-  /// if unknown.
+  /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles` is
+  /// true; 0 if unknown.
   bool in_cycles = false;
   std::int64_t submitted = 0;
   std::int64_t started = 0;
@@ -43,6 +45,7 @@ struct FlightEntry {
   State state = queued;
   std::int32_t peer = -1;       ///< The other rank of a message, or the root of a collective.
   std::int32_t waits_for = -1;  ///< A rank of the group that the call waited for; -1 for none.
+  std::uint16_t site = 0;       ///< CallSite::number of the place in the program; 0 if unknown.
 };
 
 /// A group whose calls are recorded.
@@ -100,8 +103,8 @@ class FlightRecorder {
     for (std::size_t i = 0; i < words.size(); ++i)
       slot.words[i].store(words[i], std::memory_order_relaxed);
     slot.version.store(after, std::memory_order_release);
-    // The ring is larger than the core's first cache. Without this, the next call would wait for
-    // its slot.
+    // The ring is larger than the core's first-level cache. Without the prefetch, the next write()
+    // would wait until its slot is in the cache.
     __builtin_prefetch(&slots_[(number + 1) % kCalls], 1);
     return number;
   }
@@ -112,7 +115,7 @@ class FlightRecorder {
   /// written.
   std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
 
-  /// Returns the record as JSON. `reason` states why it is written, such as "asked".
+  /// Returns the record as JSON. `reason` states why the record is written, such as "asked".
   std::string to_json(std::string_view reason) const;
 
  private:
@@ -122,7 +125,7 @@ class FlightRecorder {
   /// storing them one by one and copying the words.
   static Words pack(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
-    return {entry.sequence,
+    return {at(entry.sequence, 0) | at(entry.site, kSiteBit),
             entry.bytes,
             at(entry.submitted, 0),
             at(entry.started, 0),
@@ -133,6 +136,7 @@ class FlightRecorder {
             at(static_cast<std::uint32_t>(entry.peer), 0) | at(entry.waits_for, 32)};
   }
   static FlightEntry unpack(const Words& words);
+  static constexpr int kSiteBit = 48;
 
   static constexpr int kWriteBits = 16;
   /// Returns the version of a slot after the next write of call `number`: even, and not 0.

@@ -53,8 +53,8 @@ class SharedLibrary {
   std::string path_;
 };
 
-/// Returns the table that `load` returned in the first call. If the first call failed, throws its
-/// InvalidArgument again, without another attempt.
+/// Returns the table of functions that `load` returned in the first call. If the first call failed,
+/// throws its InvalidArgument again, without another attempt.
 template <auto load>
 const auto& loaded_once() {
   using Table = decltype(load());

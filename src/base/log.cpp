@@ -101,7 +101,7 @@ void Log::write_formatted(LogLevel level, fmt::string_view format,
   }
 }
 
-/// The logger reports its own errors and throws nothing.
+/// spdlog's log() catches its own errors. The handler below catches the errors of the other calls.
 void Log::write(LogLevel level, std::string_view text) const noexcept try {
   if (level == LogLevel::off || !enabled(level)) return;
   const LevelName& entry = entry_of(level);

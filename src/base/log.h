@@ -22,11 +22,11 @@ enum class LogLevel { trace, debug, info, warn, error, fatal, off };
 /// Throws InvalidArgument for an unknown name.
 LogLevel log_level_of(std::string_view name);
 
-/// Cheap to copy. Thread-safe. Two contexts of one process log independently, except that they
-/// share a file of the same name. In a child of a fork, a copy of a log with a file writes to a
-/// file of the child's own. Writing never throws: a line for which there is no memory, or no space
-/// on the disk, is dropped. All lines to standard error are dropped if the log was made while
-/// standard error was closed.
+/// Cheap to copy. Thread-safe. Two contexts of one process log independently, but share a file of
+/// the same name. In a child of a fork, a copy of a log with a file writes to a file of the child's
+/// own. Writing never throws: a line for which there is no memory, or no space on the disk, is
+/// dropped. All lines to standard error are dropped if the log was made while standard error was
+/// closed.
 class Log {
  public:
   /// Throws InvalidArgument for an unknown level. If the file cannot be opened, logs a warning and
@@ -35,7 +35,8 @@ class Log {
   /// Logs to standard error, in the format "text".
   Log(int rank, LogLevel level);
 
-  /// Returns a log that adds the name of a group to lines in JSON, which has a field for it.
+  /// Returns a log whose lines in JSON contain the name of a group. Lines in the format "text" do
+  /// not contain it.
   Log about(std::string_view group) const;
 
   template <typename... Args>
@@ -72,7 +73,7 @@ class Log {
   int rank_;  ///< Negative if the rank is unknown.
   std::string group_ = {};
   std::shared_ptr<spdlog::logger> logger_;  ///< Writes to standard error; unused with a file.
-  std::shared_ptr<const LogFile> file_;     ///< Empty: standard error.
+  std::shared_ptr<const LogFile> file_;     ///< Null if lines go to standard error.
 };
 
 }  // namespace mccl

@@ -33,7 +33,7 @@ class LogFiles {
   LogFiles() { hold_while_forking<mutex_of_log_files>(); }
 
   /// Returns the sink of a file that only this process writes to. In a child of a fork, appends the
-  /// process to the name of a file that its parent had open. Throws spdlog::spdlog_ex.
+  /// process ID to the name of a file that its parent had open. Throws spdlog::spdlog_ex.
   spdlog::sink_ptr open(std::string path, std::size_t limit) {
     const std::lock_guard lock(mutex_of_log_files());
     const pid_t process = ::getpid();
@@ -43,8 +43,8 @@ class LogFiles {
     File& file = files_[path];
     spdlog::sink_ptr sink = file.sink.lock();
     if (sink) return sink;
-    // A child of a fork must not inherit text in the buffer of its parent's file, and write it a
-    // second time.
+    // The file is unbuffered. Otherwise a child of a fork could inherit text in the buffer of its
+    // parent's file, and write this text a second time.
     spdlog::file_event_handlers handlers;
     handlers.after_open = [](const std::string&, std::FILE* opened) {
       std::setvbuf(opened, nullptr, _IONBF, 0);
@@ -82,8 +82,8 @@ std::shared_ptr<spdlog::logger> make_logger(int rank, spdlog::sink_ptr sink) {
   return logger;
 }
 
-/// The logger of one process. Those of its ancestors stay unused until the LogFile is destroyed,
-/// because a thread that exists only in the parent may hold their locks.
+/// The logger of one process. The loggers of its ancestors are kept, but not used, until the
+/// LogFile is destroyed, because a thread that exists only in the parent may hold their locks.
 struct LogFile::Opened {
   pid_t process;
   std::shared_ptr<spdlog::logger> logger;

@@ -15,7 +15,7 @@ class sink;
 
 namespace mccl {
 
-/// Pattern of a logger for lines in JSON, which contain the time themselves.
+/// spdlog pattern for lines in JSON: the message alone, because it already contains the time.
 inline constexpr const char* kJsonPattern = "%v";
 
 /// Returns a logger for lines of text. `rank` is negative if it is unknown.
@@ -32,8 +32,8 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// Returns the logger of this process. Its first call in a child of a fork opens the child's
-  /// file, and throws Error if it cannot.
+  /// Returns the logger of this process. The first call in a child of a fork opens the child's
+  /// file, and throws Error if the file cannot be opened.
   spdlog::logger& logger() const;
 
  private:
@@ -43,7 +43,7 @@ class LogFile {
 
   const int rank_;
   const LogOptions options_;
-  mutable std::atomic<Opened*> opened_;  ///< The last of a list; owned.
+  mutable std::atomic<Opened*> opened_;  ///< Newest of a list (Opened::ancestor); owned.
 };
 
 }  // namespace mccl

@@ -58,8 +58,8 @@ bool is_near(std::size_t distance, std::string_view name, std::string_view candi
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the usual matrix are kept, because a swap refers to the row before the previous
-  // one.
+  // Three rows of the matrix of distances are kept, because a swap refers to the row before the
+  // previous one.
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(above.begin(), above.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {

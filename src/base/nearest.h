@@ -13,15 +13,15 @@ namespace mccl {
 /// replaces a letter, or swaps two neighbouring letters. Ignores case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate that `name` was probably meant to be: the nearest one whose distance is less than
-/// half of the length of `name`. A distance of 1 is always near enough, and leading dashes do not
-/// count. If no candidate is near, returns the first candidate that contains `name` as a whole word
-/// or is a whole word of `name`, as with tree and binomial_tree. Otherwise returns nothing, because
-/// an unrelated name would mislead.
+/// The candidate that `name` was probably meant to be: the nearest one by edit distance, if the
+/// distance is at most 1 or less than half of the length of `name`, and at least one letter
+/// matches. Ignores leading dashes. If no candidate is near, returns the first candidate that
+/// contains `name` as a whole word or is a whole word of `name`, as with tree and binomial_tree.
+/// Otherwise returns nothing, because an unrelated name would mislead.
 ///
-/// Among candidates at the same distance, prefers one with the same letters, which were then only
-/// swapped. The second preference is one of a different length, because letters are dropped more
-/// often than replaced. Further ties go to the first candidate.
+/// Among candidates at the same edit distance, prefers one with the same letters in another order,
+/// then one of a different length, because letters are dropped more often than replaced. Further
+/// ties go to the first candidate.
 std::optional<std::string_view> nearest_of(std::string_view name,
                                            std::span<const std::string_view> candidates);
 

@@ -30,7 +30,7 @@ bool lacks_files(int error);
 /// have 1024; ...)".
 std::string without_files(int rank, int error);
 
-/// How long a rank that has no descriptor left waits for one to be closed before it reports the
+/// Time for which a rank without a free descriptor waits until one is closed, before it reports the
 /// shortage to its peers.
 inline constexpr std::chrono::seconds kPatienceWithoutFiles{2};
 

@@ -78,7 +78,7 @@ struct LauncherFinding {
 using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
 /// Returns a port that depends only on the seed, so all ranks that know the seed, such as the name
-/// of the job, use the same port. It is below the range of ports that systems assign.
+/// of the job, use the same port. It is below the range from which systems choose ports themselves.
 int derived_port(std::string_view seed) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
@@ -135,7 +135,8 @@ LauncherFinding ask_open_mpi(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "Open MPI");
 }
 
-/// MPI_LOCALNRANKS distinguishes hydra from Slurm, which also sets PMI variables.
+/// MPI_LOCALNRANKS distinguishes hydra, the launcher of MPICH, from Slurm, which also sets PMI
+/// variables.
 LauncherFinding ask_mpich(const Environment& environment, bool has_root) {
   Reader reader(environment, "MPICH");
   if (!reader.has("MPI_LOCALNRANKS") || !reader.has("PMI_RANK")) return {};
@@ -148,7 +149,8 @@ LauncherFinding ask_mpich(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "MPICH");
 }
 
-/// Reads the variables of a job step, which srun starts. The script of a batch job is not a rank.
+/// Reads the variables of a job step, which srun starts. Finds nothing without a step, because the
+/// script of a batch job is not a rank.
 LauncherFinding ask_slurm(const Environment& environment, bool has_root) {
   Reader reader(environment, "Slurm");
   if (!reader.has("SLURM_PROCID") || !reader.has("SLURM_STEP_ID")) return {};
@@ -211,7 +213,7 @@ std::optional<Placement> ask_settings(const Config& config) {
   return placement;
 }
 
-/// Names of the variables for a rank and the number of ranks.
+/// The variables that give a rank and the number of ranks, for one value of Placement::found_by.
 struct Names {
   std::string_view found_by;
   std::string_view rank;

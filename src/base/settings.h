@@ -67,8 +67,8 @@ std::string changed_settings(const Config& config,
 std::string shown_value(const Config& config, const Setting& setting);
 
 /// Return, in bytes, the maximum size of a message on the wire, and the buffer size to request for
-/// sockets (0 for the kernel's default). Both depend on link_profile if they are not set
-/// themselves.
+/// sockets (0 for the kernel's default). Each value depends on link_profile if its own setting is
+/// not given.
 std::size_t chunk_bytes_of(const Config& config);
 std::size_t socket_buffer_bytes_of(const Config& config);
 

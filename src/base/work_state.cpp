@@ -110,7 +110,8 @@ class CombinedState final : public WorkState {
       try {
         part.wait(left);
       } catch (const std::exception&) {
-        // The combined call reports the error of a part once all parts have ended.
+        // If the part has ended, its error is not reported now, but when all parts have ended.
+        // Otherwise the wait has timed out.
         if (!part.done()) return;
       }
     }

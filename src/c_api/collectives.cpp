@@ -1,5 +1,5 @@
 // The C functions for collectives and messages. Each converts its arguments to buffers and options
-// of the C++ interface. The methods of Group check whatever these conversions do not.
+// of the C++ interface. The methods of Group check everything that these conversions do not check.
 #include "c_api/options.h"
 #include "c_api/submit.h"
 #include "mccl/c.h"

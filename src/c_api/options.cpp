@@ -13,8 +13,8 @@
 namespace mccl::c_api {
 namespace {
 
-// Sizes of the structs when mccl/c.h first had them. Programs that were compiled then still pass
-// these sizes, so they must remain valid.
+// Sizes in bytes of the first versions of the structs in mccl/c.h. Programs that were compiled with
+// these versions pass these sizes, so the sizes must remain valid.
 constexpr std::size_t kFirstContextOptions = offsetof(mccl_context_options, config) + sizeof(void*);
 constexpr std::size_t kFirstCallOptions = offsetof(mccl_call_options, factor) + sizeof(void*);
 
@@ -38,8 +38,8 @@ void read_struct(const char* call, const void* from, std::size_t first_size, voi
                  std::size_t size) {
   std::uint32_t stated = 0;
   std::memcpy(&stated, from, sizeof stated);
-  // Every version of the structs is smaller than 4096 bytes, and an uninitialised `struct_size` is
-  // usually larger.
+  // A larger size is an error: every version of the structs is smaller than 4096 bytes, and an
+  // uninitialised `struct_size` is usually larger.
   constexpr std::uint32_t kTooLarge = 4096;
   if (stated < first_size || stated > kTooLarge) {
     throw InvalidArgument(

@@ -33,7 +33,8 @@ struct ReadOptions {
   const double* factor = nullptr;
   void* left_out = nullptr;
 
-  /// Returns `call` with `left_out`, for a reduction whose input has `count` elements.
+  /// Returns `call` for a reduction whose input has `count` elements. Sets CallOptions::left_out to
+  /// a buffer of the same count and type at the address `left_out`, if that is not null.
   CallOptions of_sum(std::size_t count, DType dtype) const;
 };
 ReadOptions read_options(const char* call, const mccl_call_options* options);
@@ -47,8 +48,8 @@ void refuse_left_out(const char* call, const ReadOptions& options);
 std::optional<Compression> compression_of(const char* call, const char* name, double topk_ratio);
 
 DType dtype_of(const char* call, mccl_dtype dtype);
-/// Throws InvalidArgument if `op` is unknown, if premul_sum has no factor, or if another reduction
-/// has a factor.
+/// Returns the reduction `op`, with its factor if it is premul_sum. Throws InvalidArgument if `op`
+/// is unknown, if premul_sum has no factor, or if another reduction has a factor.
 ReduceOp reduction_of(const char* call, mccl_reduce_op op, const double* factor);
 
 /// Converts a time limit of the C interface: 0 means `by_default`. A negative number means no
@@ -62,7 +63,8 @@ struct Counts {
 
   std::size_t of(int rank) const { return each[static_cast<std::size_t>(rank)]; }
 };
-/// Throws InvalidArgument if `counts` is null or its sum overflows.
+/// Returns `counts` with their sum. Throws InvalidArgument if `counts` is null or the sum
+/// overflows.
 Counts counts_of(const char* call, const char* argument, const std::size_t* counts,
                  const Group& group);
 

@@ -19,8 +19,8 @@ inline Group& group_of(const char* call, const mccl_group* group) {
 }
 
 /// Returns the flag of this thread's open batch of the group; null if there is none. The flag
-/// becomes true when the batch ends and its calls start. No thread may wait for these calls
-/// earlier.
+/// becomes true when the batch ends and its calls start. Before this, no thread may wait for the
+/// calls.
 std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Group>& group);
 
 /// Makes a handle for a call of `group`; the call has not started yet.

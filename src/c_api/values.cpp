@@ -10,7 +10,8 @@
 namespace mccl::c_api {
 namespace {
 
-// The C and C++ interfaces use the same numbers, so no conversion is needed.
+// Checks at compile time that an enumerator has the same number in C and in C++, so that values
+// need no conversion.
 template <typename Value>
 constexpr bool same(Value value, std::int32_t number) {
   return static_cast<std::int32_t>(value) == number;

@@ -82,7 +82,7 @@ struct Cluster {
   }
 };
 
-/// Keeps the hosts that were reached. Throws Error if a host was not reached and
+/// Stores the hosts that were reached in `cluster`. Throws Error if a host was not reached and
 /// --ignore-unreachable is absent, or if no host was reached.
 void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& asked,
                   Cluster& cluster) {

@@ -72,8 +72,8 @@ std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, 
                          std::span<const OtherName> other_names = {});
 
 /// Returns the index of the first of `words`, the arguments of `command`, that is neither a flag of
-/// `command` nor the value of such a flag. Returns the number of words if there is no such word.
-/// The first "--" counts as the last flag.
+/// `command` nor the value of such a flag. Returns the number of words if there is no such word. A
+/// word "--" ends the flags, so the index of the word after it is returned.
 std::size_t end_of_flags(const CLI::App& command, Words words);
 
 }  // namespace mccl::cli

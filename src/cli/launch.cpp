@@ -56,7 +56,7 @@ number if a signal killed it, 255 if its machine was lost. 128 + the signal numb
 the launcher; 124 after --timeout; 141 if the reader of the output closed it; 1 if the job could not
 be started or its output could not be written (a full disk); 2 bad arguments.)";
 
-/// Names that other launchers use for the number of ranks.
+/// Flags of other launchers for the number of ranks, each with the flag of mccl launch.
 constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};

@@ -13,16 +13,16 @@
 
 namespace mccl::cluster {
 
-/// Returns the faults of one host, after the findings in `facts.odd`, which describe facts that
-/// could not be gathered or parsed.
+/// Returns the findings in `facts.odd`, which describe facts that could not be gathered or parsed,
+/// followed by the faults of the host.
 std::vector<Finding> check_machine(const HostFacts& facts);
 
 /// Finds settings in the host's environment that MCCL would refuse or that do not fit the host.
 std::vector<Finding> check_settings(const HostFacts& facts);
 
-/// Parses a table of nvidia-smi into a square matrix with one row and column per GPU. A cell is a
-/// word such as "NV18", "PHB", "OK" or "CNS"; the diagonal is "X". Returns an empty matrix if the
-/// row of any of the `count` GPUs is missing or incomplete.
+/// Parses a table that `nvidia-smi topo` prints into a square matrix with one row and column per
+/// GPU. A cell is a word such as "NV18", "PHB", "OK" or "CNS"; the diagonal is "X". Returns an
+/// empty matrix if the row of any of the `count` GPUs is missing or incomplete.
 std::vector<std::vector<std::string>> gpu_matrix(std::string_view text, std::size_t count);
 
 /// Checks the connections between the GPUs of a host, as nvidia-smi reports them. check_machine()
@@ -33,7 +33,8 @@ std::vector<Finding> check_gpus(const HostFacts& facts);
 /// addresses are the same. A container or a network namespace counts as a separate machine.
 std::vector<Finding> check_identity(std::span<const HostFacts> hosts);
 
-/// Finds versions that differ, and packages that some hosts have and others lack.
+/// Finds packages whose versions differ between hosts, and packages that some hosts have and others
+/// lack.
 std::vector<Finding> check_versions(std::span<const HostFacts> hosts);
 
 /// Runs check_identity() and check_versions(), and finds settings and network masks that differ,
@@ -55,8 +56,8 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
 /// finding, which lists all these interfaces.
 std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls);
 
-/// Finds cables whose ends have addresses or MTUs that do not match. Needs no results of path
-/// tests.
+/// Finds cables whose ends have addresses or MTUs that do not match. Does not need the results of
+/// path tests.
 std::vector<Finding> check_addressing(std::span<const HostFacts> hosts, const Connectivity& joined);
 
 /// Finds faults in the results of the path tests, and groups of hosts that no path joins.

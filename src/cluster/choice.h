@@ -57,8 +57,8 @@ struct HostfileEntry {
 };
 
 /// Builds the entries of the hostfile, in the order of `choice.order`. `side` holds, for each host,
-/// its address on an interface without a cable, or an empty string. The jaccl backends set up their
-/// connections over these addresses.
+/// an address on an interface for which no cable was found, or an empty string. The jaccl backends
+/// set up their connections over these addresses.
 std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts,
                                       const TopologyChoice& choice,
                                       std::span<const Addressed> links,

@@ -8,7 +8,7 @@
 
 using nlohmann::json;
 
-/// A limit is null, a number or "unlimited".
+/// In JSON, a limit is null (unknown), a number or "unlimited".
 template <>
 struct nlohmann::adl_serializer<mccl::cluster::Limit> {
   static void to_json(json& to, const mccl::cluster::Limit& limit) {
@@ -87,7 +87,7 @@ json example_of_facts() {
   return facts;
 }
 
-/// Describes, for people, the type that a value must have to be valid where `example` stands.
+/// Describes, for people, the type of the values that have the form of `example`.
 std::string text_of_form(const json& example) {
   if (example == "unlimited") return "a number or \"unlimited\"";
   if (example.is_string()) return "text";

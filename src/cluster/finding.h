@@ -32,8 +32,8 @@ struct Finding {
 
 std::string_view name_of(Severity severity);
 
-/// Returns the enumerator, among the first `count`, whose name_of() is `name`. Returns the first
-/// enumerator if none matches.
+/// Returns the enumerator whose name_of() is `name`; `count` is the number of enumerators of the
+/// type. Returns the first enumerator if none has that name.
 template <typename Named>
 Named named(const std::string& name, int count) {
   for (int i = 1; i < count; ++i)

@@ -17,10 +17,12 @@ namespace mccl::cluster {
 namespace {
 
 constexpr long kFewFiles = 1024;
-/// Minimum free space in /dev/shm, in KiB; Docker's default size.
+/// Free space in /dev/shm, in KiB, below which a warning is added: the default size of Docker.
 constexpr long kLittleShared = 64L << 10;
-constexpr long kLittleLocked = 64L << 10;  ///< Minimum limit of locked memory, in KiB.
-/// Minimum MTU, in bytes, as required by IPv6. Cloud networks use about 1400.
+/// Limit of locked memory, in KiB, below which a problem is reported.
+constexpr long kLittleLocked = 64L << 10;
+/// MTU, in bytes, below which a warning is added: the minimum that IPv6 requires. Cloud networks
+/// use about 1400.
 constexpr int kLeastMtu = 1280;
 constexpr int kThunderbolt5 = 80'000;  ///< Rate of a Thunderbolt 5 port, in Mbit/s.
 

@@ -36,13 +36,14 @@ struct Interface {
   std::string bridge;                   ///< The bridge of which the interface is a member.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
   std::string rdma;                     ///< The interface's RDMA device, if any.
-  /// Value of Linux's rp_filter setting. If it is 1, Linux drops a packet that arrives on another
-  /// interface than a reply to the packet would leave through.
+  /// Value of Linux's rp_filter setting. If it is 1, Linux drops a packet if a reply to it would
+  /// leave through a different interface from the one on which the packet arrived.
   int rp_filter = 0;
 
   bool usable() const { return up && carrier.value_or(true); }
-  /// False for loopback, bridges and tunnels. For example, the bridges of containers have the same
-  /// addresses on every host, but lead to no other host.
+  /// True if the interface may have a cable (or wireless link) of its own: false for loopback,
+  /// bridges and tunnels. The bridges of containers, for example, have the same addresses on every
+  /// host, but lead to no other host.
   bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
   std::vector<Network> ipv4() const;
   bool has_ipv4() const { return !ipv4().empty(); }
@@ -57,7 +58,8 @@ struct Route {
   std::string interface;  ///< Outgoing interface; empty if unknown.
 };
 
-/// An address or a network that the host uses. New networks of cables must not overlap it.
+/// An address or a network that the host uses. The networks that MCCL assigns to cables must not
+/// overlap it.
 struct InUse {
   Network network;
   std::string by;  ///< Completes "ADDRESS is … of HOST", such as "a DNS server".
@@ -106,7 +108,7 @@ struct HostFacts {
   int most_mhz = 0;
   double memory_gib = 0;
   double load = 0;
-  int ranks = 0;  ///< Number of running ranks on the host that the user may see.
+  int ranks = 0;  ///< Number of ranks that run on the host, as far as the user may see them.
   bool is_root = false;
   bool has_sudo = false;  ///< True if sudo needs no password.
   Limit open_files;       ///< Soft limit of open files of a process.

@@ -70,8 +70,7 @@ void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& 
                       "this cable provides no link between hosts of the cluster", std::move(cure)});
 }
 
-/// Union-find over interfaces: groups interfaces that are joined directly or through other
-/// interfaces.
+/// Groups the interfaces that are joined directly or through other interfaces (union-find).
 class Together {
  public:
   void join(const End& a, const End& b) { root_of(b) = root_of(a); }

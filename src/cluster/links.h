@@ -12,7 +12,7 @@
 
 namespace mccl::cluster {
 
-/// An interface of a host. Hosts are identified by their index.
+/// An interface of a host. `host` is an index into the list of hosts that the functions get.
 struct End {
   int host = 0;
   std::string interface;

@@ -68,7 +68,8 @@ Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {
   return one || other ? Hearing::others : Hearing::unknown;
 }
 
-/// Describes, for people, the far end of the cable at `end`; empty if it is unknown.
+/// Describes, for people, where the cable at `end` leads: to another interface, or to a network.
+/// Empty if that is unknown.
 std::string leads_to(std::span<const HostFacts> hosts, const Connectivity& joined, const End& end) {
   for (const CableLink& link : joined.links) {
     if (link.a == end) return name_of(hosts, link.b);

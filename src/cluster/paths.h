@@ -22,7 +22,8 @@ struct InterfacePath {
   bool routed = false;   ///< True if the host's routes select the interface and the source address.
 
   bool tried = false;
-  /// One text per port that was tried: the error, or an empty text if the port connected.
+  /// One text per port to which a connection was tried: the error, or an empty text if the
+  /// connection succeeded.
   std::vector<std::string> faults;
   /// Size of the largest test packet that arrived, in bytes; 0 if no packet arrived or was sent.
   int packet = 0;
@@ -30,11 +31,11 @@ struct InterfacePath {
   double latency_s = 0;    ///< 0 if unknown.
   double bytes_per_s = 0;  ///< 0 if unknown.
 
-  /// True if at least one port connected.
+  /// True if a connection to at least one port succeeded.
   bool good() const;
-  /// True if all ports that were tried connected, or none was tried.
+  /// True if every connection that was tried succeeded, or if none was tried.
   bool all_ports_good() const;
-  /// True if small packets arrived and packets of the whole MTU were lost.
+  /// True if small packets arrived, but packets of the full size of the MTU were lost.
   bool loses_packets() const { return packet > 0 && packet < mtu; }
   bool is_ipv6() const { return target.find(':') != std::string::npos; }
 };

@@ -51,8 +51,8 @@ void read_gpus(HostFacts& facts, std::string_view output);
 /// Parses lines that consist of a package and its version, such as "torch 2.4.0". Ignores all other
 /// lines.
 void read_versions(HostFacts& facts, std::string_view output);
-/// Adds the version if the package has a plain name. A version that is not a plain name adds a
-/// finding and is stored as an empty string.
+/// Adds the version if the name of the package is plain (is_plain_name()). A version that is not
+/// plain adds a finding and is stored as an empty string.
 void keep_version(HostFacts& facts, const std::string& package, const std::string& version);
 /// Adds an MCCL_* setting. Stores "(set)" as the value if the name ends with KEY, because keys are
 /// secret. Ignores other variables.

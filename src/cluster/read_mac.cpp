@@ -149,7 +149,7 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
 /// "en5: flags=8863<UP,…> mtu 1500", and its other lines are indented.
 void read_interfaces(HostFacts& facts, std::string_view section) {
   std::vector<Interface>& all = facts.interfaces;
-  bool known = false;  // True if indented lines belong to the last interface in `all`.
+  bool known = false;  // False if the interface of the indented lines was skipped.
   for (const std::string_view line : lines_of(section)) {
     const auto words = words_of(line);
     if (words.empty()) continue;

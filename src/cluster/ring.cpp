@@ -89,9 +89,9 @@ class Search {
     }
   }
 
-  /// Returns a lower bound on the number of cables that are missing to complete the path to a ring.
-  /// Every free host needs two neighbours among the free hosts and the two ends of the path. Each
-  /// end needs one free neighbour. A cable serves two hosts.
+  /// Returns a lower bound on the number of further cables that are missing in any ring that begins
+  /// with the path. Every free host needs two neighbours among the free hosts and the two ends of
+  /// the path. Each end needs one free neighbour. A cable serves two hosts.
   std::size_t least_missing(std::size_t start, std::size_t end) const {
     Vertices open = free_;
     open.set(start).set(end);

@@ -103,7 +103,8 @@ Commands with_network_manager(const CableEnd& kept) {
 
 Commands with_networkd(const CableEnd& kept) {
   const std::string& name = kept.interface.name;
-  // systemd-networkd uses the first matching file, and "05" sorts before the usual names.
+  // systemd-networkd uses the first matching file. "05" sorts before the usual names, so this file
+  // takes precedence.
   return with_file(fmt::format("/etc/systemd/network/05-mccl-{}.network", name),
                    {"[Match]", "Name=" + name, "", "[Link]", "RequiredForOnline=no", "",
                     "[Network]", "LinkLocalAddressing=ipv6", "Address=" + text_of(kept.address)},

@@ -10,7 +10,7 @@
 namespace mccl::cluster {
 
 /// These functions return shell commands for Linux or macOS, without sudo. command_to_set() brings
-/// the interface up or down. The address of command_to_remove() has a form such as "10.0.0.1/24" or
+/// the interface up or down. command_to_remove() removes an address, such as "10.0.0.1/24" or
 /// "fd00::1/64". command_to_show() shows the interface's state, and command_to_count() its counts
 /// of packets and errors.
 std::string command_to_set(System system, const std::string& interface, bool up);
@@ -37,12 +37,12 @@ SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 
-/// Returns one step for each end of every link whose addresses are MCCL's: new addresses, or
-/// existing addresses in a /30 network. Each step writes the address into the configuration of the
-/// host's network manager, which applies it at every restart. Until the next restart, the step
-/// changes nothing beyond what setup_steps() has changed. `undo` restores the configuration of an
-/// earlier set-up. If the interface of such an end is a member of a Mac's Thunderbolt Bridge,
-/// another step turns the bridge off.
+/// Returns one step for each end of every link whose addresses MCCL has chosen: new addresses or,
+/// from an earlier set-up, existing addresses in a /30 network. Each step writes the address into
+/// the configuration of the host's network manager, which applies it at every restart. Until the
+/// next restart, the step changes nothing beyond what setup_steps() has changed. `undo` restores
+/// the configuration of an earlier set-up. If the interface of such an end is a member of a Mac's
+/// Thunderbolt Bridge, another step turns the bridge off.
 ///
 /// Throws Error if a host has no known network manager, or if an interface has other addresses that
 /// the manager would remove. The message lists these hosts and interfaces.

@@ -126,7 +126,7 @@ class FreeNetworks {
   const std::optional<Network> within_;
   NetworkSet taken_;
   std::vector<AddressPool> pools_;
-  std::string blocked_by_;  ///< Describes the network in use that was skipped last.
+  std::string blocked_by_;  ///< Why the network that was skipped last is in use.
 };
 
 /// True if only one interface of the host has an address whose network overlaps `network`. With

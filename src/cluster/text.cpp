@@ -60,8 +60,10 @@ std::string_view trimmed(std::string_view text) {
 
 std::string table_text(const TableRows& rows) {
   std::vector<std::size_t> widths;
-  std::vector<bool> figures;  // True if all cells below the heading are numbers or empty.
-  std::vector<bool> numbers;  // True if a cell below the heading has a digit.
+  // Indexed by column. `figures`: true if all cells below the heading are numbers or empty.
+  // `numbers`: true if a cell below the heading has a digit.
+  std::vector<bool> figures;
+  std::vector<bool> numbers;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     widths.resize(std::max(widths.size(), rows[r].size()), 0);
     figures.resize(widths.size(), true);

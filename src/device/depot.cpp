@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kLeastBlock = 4096;
 
-/// Rounds up to a multiple of an eighth of a power of two, so that calls of similar sizes share
-/// blocks.
+/// Rounds up to a multiple of an eighth of the largest power of two in `bytes`, but at least of
+/// kLeastBlock, so that calls of similar sizes share blocks.
 std::size_t rounded_up(std::size_t bytes) {
   const std::size_t step = std::max(std::bit_floor(bytes) / 8, kLeastBlock);
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
@@ -46,7 +46,8 @@ class QueueBounce final : public HostBounce {
 
   const std::unique_ptr<Queue> queue_;
   Word* const words_;
-  /// Value of the words before the call. During the call, each word counts the call's pieces.
+  /// Value of all three words before the call. During the call, kArrived and kReleased exceed it by
+  /// the number of pieces that have arrived or may be copied.
   Word before_ = 0;
   Word number_ = 0;  ///< Value of the words at the end of the call.
   std::size_t piece_ = 1;

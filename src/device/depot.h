@@ -43,15 +43,15 @@ class Depot : public std::enable_shared_from_this<Depot> {
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
   /// Returns a block of at least `bytes`. Unused blocks beyond pinned_memory().limit() bytes in
-  /// total are freed, but not while a call has a bounce.
+  /// total are freed, but not while a call uses a bounce of this depot.
   Block block(std::size_t bytes);
   /// Returns a bounce that no other call uses. The caller must pass it to take_back() once its call
   /// has ended.
   std::unique_ptr<HostBounce> bounce();
   /// Keeps the bounce for reuse.
   void take_back(std::unique_ptr<HostBounce> bounce);
-  /// Frees the blocks that were not used for `time`. Freeing may wait for all work of the device,
-  /// so nothing is freed while a call has a bounce.
+  /// Frees the blocks that have been unused for `time`. Freeing may wait for all work of the
+  /// device, so nothing is freed while a call uses a bounce, whose work may wait for the host.
   void release_unused(Clock::duration time);
   std::size_t unused_bytes() const;
 

@@ -11,8 +11,8 @@
 
 namespace mccl::device {
 
-/// A word that host and device share. Queue::write() sets it in queue order. Values wrap around, so
-/// they must be compared with reached().
+/// A number in memory that host and device share. Queue::write() sets it after the earlier
+/// operations of the queue. Values wrap around, so they must be compared with reached().
 using Word = std::uint32_t;
 
 /// True if `word` has reached `value` or passed it.
@@ -39,7 +39,7 @@ class Queue {
   virtual void mark() = 0;
   /// Makes later work of `stream` wait for the operations before the mark.
   virtual void lead(void* stream) = 0;
-  /// The queue's handle as a stream, for work that other functions enqueue.
+  /// The queue's stream handle, with which other functions can enqueue work on the queue.
   virtual void* handle() = 0;
 };
 
@@ -49,7 +49,7 @@ class HostBounce {
  public:
   virtual ~HostBounce() = default;
 
-  /// The copies of one call. Empty copies are omitted.
+  /// The copies of one call. A copy of 0 bytes is omitted.
   struct Trip {
     void* stream;             ///< Stream of the caller; the copies wait for its earlier work.
     const void* from;         ///< The input, in device memory.
@@ -69,7 +69,8 @@ class HostBounce {
   /// Number of bytes at the beginning of the input that have arrived on the host. Like ended(),
   /// throws Error if the device has failed, because no more bytes can then arrive.
   virtual std::size_t arrived() = 0;
-  /// Allows the first `bytes` of the output, in whole pieces, to be copied to the device.
+  /// Allows the first `bytes` of the output to be copied to the device. A bounce may postpone the
+  /// copy of an incomplete piece until finish().
   virtual void release(std::size_t bytes) = 0;
   /// Must be called when the host has finished its part of the call. The rest of the output is then
   /// copied to the device. If the call has failed, the output has no use and need not be copied.
@@ -93,15 +94,15 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a bounce of a type that only this device has. Returns null if there is none. The caller
-  /// then builds a bounce on make_queue(), whose queue can wait for the host.
+  /// Makes a bounce of a type that only this device has. Returns null if the device has no such
+  /// type. The caller then builds a bounce on make_queue(), whose queue can wait for the host.
   virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
   /// Allocates device memory, which the last owner frees. Throws Error on failure.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
   /// Blocks until the device has finished all work that was submitted to it.
   virtual void finish() = 0;
-  /// Smallest useful HostBounce::Trip::piece in bytes, a multiple of 64. A smaller copy takes less
-  /// time than the report of its end to the host.
+  /// Smallest useful HostBounce::Trip::piece in bytes, a multiple of 64. Copying fewer bytes takes
+  /// less time than the notice to the host that the copy has ended.
   virtual std::size_t least_piece() const { return std::size_t{256} << 10; }
   /// Allocates host memory that the device can read and write. Throws Error on failure.
   virtual std::byte* allocate_pinned(std::size_t bytes) = 0;

@@ -10,8 +10,8 @@
 namespace mccl::device {
 namespace {
 
-/// Window sizes are multiples of this. It is the smallest unit that the device allocates
-/// separately, so peers reach no other memory through a window.
+/// Window sizes are multiples of this size in bytes. The device allocates memory in units of this
+/// size, so a window shares no unit with other memory that its peers could then reach.
 constexpr std::size_t kLeastWindow = std::size_t{2} << 20;
 
 std::size_t rounded(std::size_t bytes) {
@@ -20,7 +20,7 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-/// Reuses an announced window that is not in use, if at least about half of it is needed.
+/// Reuses an announced window that is not in use, if the request needs at least about half of it.
 void* Pool::take(std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   const std::lock_guard lock(mutex_);

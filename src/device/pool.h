@@ -13,7 +13,7 @@
 
 namespace mccl::device {
 
-/// A position in the memory of a Pool: the number of the window, and the offset in it in bytes.
+/// A position in the memory of a Pool: the window's number, and the offset in the window in bytes.
 struct InWindow {
   std::size_t window;
   std::size_t offset;
@@ -22,7 +22,7 @@ struct InWindow {
 /// Hands out device memory in windows. A window is one allocation of the device; windows are
 /// numbered in the order of allocation. The number of a freed window is reused if the window was
 /// never announced to other ranks. An announced window is never freed, because no rank knows when
-/// the last peer has stopped using it; its memory is handed out again. Thread-safe.
+/// the last peer has stopped using it; take() hands out its memory again. Thread-safe.
 class Pool {
  public:
   explicit Pool(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
@@ -37,8 +37,8 @@ class Pool {
     void* memory;  ///< Null if the window has been freed.
     std::size_t bytes;
   };
-  /// Returns all windows with number `first` or higher, to be announced to other ranks. They are
-  /// never freed afterwards.
+  /// Returns all windows with number `first` or higher, which the caller announces to other ranks.
+  /// These windows are never freed afterwards.
   std::vector<PoolWindow> pin_from(std::size_t first);
 
   /// Finds the window that contains all `bytes` bytes at `memory`. Empty if there is none.

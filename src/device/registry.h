@@ -10,8 +10,8 @@
 
 namespace mccl::device {
 
-/// A function that opens the device with this index, for one kind of device. Throws InvalidArgument
-/// with the reason if there is no such device.
+/// A function that opens the device with this index, among the devices of one kind. Throws
+/// InvalidArgument with the reason if there is no such device.
 using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 
 /// Returns the depot of a device. It is made at the first call and kept until the process ends.
@@ -22,10 +22,10 @@ std::shared_ptr<Depot> depot_of(Device device);
 /// the first call and kept until the process ends. Throws like depot_of().
 std::shared_ptr<Pool> pool_of(Device device);
 
-/// Frees pinned memory that was not used for `time`, for all devices.
+/// Calls Depot::release_unused(time) for all devices.
 void release_unused(Clock::duration time);
 
-/// True if this process appears to see devices of a kind. Decides without loading a driver.
+/// True if this process probably sees devices of this kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
 /// For tests: replaces the maker of a kind. Null restores the original maker.

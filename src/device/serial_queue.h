@@ -1,4 +1,4 @@
-// Orders the calls of one group that a device carries out without the host.
+// Orders those calls of one group that a device carries out without the host.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace mccl::device {
 /// ranks never wait for each other in different calls. Thread-safe.
 class SerialQueue {
  public:
-  /// Enqueues a call on the stream that is passed to it.
+  /// A function that enqueues one call on `stream`.
   using Act = std::function<void(void* stream)>;
 
   explicit SerialQueue(std::shared_ptr<Depot> depot);
@@ -23,9 +23,9 @@ class SerialQueue {
   /// Runs the call on a separate queue of the device, after all work that was submitted to `stream`
   /// so far. Returns the number of the call.
   Word run_beside(void* stream, const Act& act);
-  /// Runs the call on the caller's stream. The host cannot find out when the call ends. If the
-  /// stream is being captured, the caller must order the call relative to calls that are not
-  /// captured.
+  /// Runs the call on the caller's stream. The call gets no number, so the host cannot find out
+  /// when it has ended, unless end() is called later. If the stream is being captured, the caller
+  /// must order the call relative to calls that are not captured.
   ///
   /// `may_go`: true if the stream may be destroyed afterwards and is not used again. The queue then
   /// records the end of the call immediately. Otherwise it records the end only if a call on a
@@ -49,7 +49,8 @@ class SerialQueue {
   const std::shared_ptr<Depot> depot_;
   const Block words_;
   Word* const ended_;
-  /// 0, or kGivenUp combined with the number of the last call that had ended before give_up().
+  /// 0 before give_up(). Afterwards kGivenUp, plus the number of the last call that had ended by
+  /// then.
   std::atomic<std::uint64_t> given_up_{0};
   std::mutex mutex_;
   const std::unique_ptr<Queue> queue_;

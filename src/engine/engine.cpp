@@ -44,16 +44,17 @@ Clock::duration seconds_to_duration(double seconds) {
   return duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Longest time for which rank 0, at shutdown, waits for ranks that still read from its store.
+/// Longest time for which rank 0, at shutdown, waits for other ranks that still read from its
+/// store.
 constexpr std::chrono::seconds kLastArrival{5};
 /// The control connections and transports are checked at an interval of kBetweenLooks plus
 /// kLookAtAPeer per rank. A check takes longer with more peers, and checks must not occupy the
 /// whole core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. It grows in
-/// proportion to the number of ranks, because waking many ranks of one host only to read the clock
-/// would load the host.
+/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. In larger jobs, it
+/// grows in proportion to the number of ranks, because waking many ranks of one host only to read
+/// the clock would load the host.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -284,7 +285,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // runs the callbacks of the ended calls before links can fail
+  Engine::run_callbacks(lock);  // runs the callbacks of the calls that end_all() has ended
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();
@@ -296,7 +297,8 @@ void Engine::shutdown() noexcept {
   metrics_server_.reset();
   if (!options_.wiring) return;
   // wiring->leave() blocks while this rank relays connections of other ranks. This rank's own
-  // connection to the store is closed first, because the ranks that relay it wait in the same way.
+  // connection to the store is closed first, because the ranks that relay this connection wait for
+  // its end in their own leave().
   met_.store.reset();
   options_.store.reset();
   options_.wiring->leave();

@@ -2,7 +2,7 @@
 //
 // One pass of the driver (engine_pass.cpp):
 //   starts the calls that were submitted          groups/inbox.h
-//   at intervals, handles what is not data:       peers/, links/link_maker.h,
+//   at intervals, also handles:                   peers/, links/link_maker.h,
 //     control messages, new links,                groups/group_control.cpp
 //     heartbeats, timeouts
 //   advances the calls of every active group      groups/group_calls.cpp, collectives/, messages/
@@ -51,6 +51,7 @@
 #include "engine/peers/peers.h"
 #include "engine/peers/reports.h"
 #include "engine/status_server.h"
+#include "mccl/call_site.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
 #include "mccl/store.h"
@@ -86,9 +87,11 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const Config& config() const { return options_.config; }
   const std::shared_ptr<Metrics>& metrics() const { return options_.metrics; }
   const FlightRecorder& recorder() const { return *recorder_; }
-  /// The state of this rank's groups and peers as JSON, for `mccl status` (docs/inspect.md).
+  /// Returns the state of this rank's groups and peers as JSON, for `mccl status`
+  /// (docs/inspect.md).
   std::string status_json();
-  /// The states of the other ranks as JSON, as they report them over their control connections.
+  /// Asks the other ranks for their states over the control connections, and returns the reports as
+  /// JSON.
   std::string status_of_others_json();
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
@@ -104,8 +107,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool is_one_node() const {
     return !nodes().empty() && std::ranges::count(nodes(), nodes().front()) == options_.size;
   }
-  /// The costs of links and memory from which new groups choose their schedules. learn() is called
-  /// only while a single thread uses the engine.
+  /// The costs of links and memory from which new groups choose their schedules. learn() replaces
+  /// them; it must be called only while a single thread uses the engine.
   const schedule::Facts& facts() const { return facts_; }
   void learn(schedule::Facts facts) { facts_ = std::move(facts); }
   /// The cables between ranks. By default, one network connects all pairs. A hostfile or a table of
@@ -113,7 +116,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// rates.
   const Cabling& cabling() const { return cabling_; }
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
-  /// Maximum number of ranks that share one core of this host.
+  /// Number of ranks per core on this host; above 1 if ranks share cores. See processes_per_core().
   double ranks_per_core() const { return ranks_per_core_; }
   /// Descriptions of the equivalent paths to a peer, among which only a measurement can choose. Has
   /// more than one element only at the higher rank of the pair, which connects to the lower rank.
@@ -134,7 +137,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
                                          const Compression& compression = {});
   /// Makes the group run its calls through `carrier`; see GroupState::carry_by.
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
-  /// Wakes the driver. Called from any thread when a call of a carrier has ended.
+  /// Wakes the driver. A carrier calls this on any thread when one of its calls has ended.
   void wake() { driver_.wake(); }
   /// Agrees with the other members on which members survive; see Group::shrink(). Returns the job
   /// ranks of the survivors, ordered by group rank, and the number of this agreement, from 1.
@@ -147,20 +150,26 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Ends the group on this rank. Called when no more calls will be submitted. Pending calls fail.
   void close_group(const std::shared_ptr<GroupState>& group) noexcept;
 
-  /// Tries to run a call on the calling thread. This succeeds for a collective if nothing else is
-  /// in flight, the schedule needs only the node's window, and the neighbours arrive soon. It
-  /// succeeds for a small send that fits into the link. It succeeds for a small receive if nothing
-  /// else is in flight and the message arrives soon. Returns `whole` if the call is complete;
-  /// `begun` is then null or, after a receive, a finished call that reports the sender. Returns
-  /// `not_yet` if the driver continues the call, which `begun` then refers to.
+  /// Tries to run a call on the calling thread. A collective succeeds if no other call is in
+  /// flight, it needs only the node's window (or its carrier allows it), and the other ranks make
+  /// the same call soon. A small send succeeds if the link takes the whole message immediately. A
+  /// small receive succeeds if no other call is in flight and the message arrives soon. Returns
+  /// `whole` if the call is complete; `begun` is then null or, after a receive, a finished call
+  /// that reports the sender. Returns `not_yet` if the driver continues the call; `begun` then
+  /// refers to it. Returns `no` if nothing has happened; the caller must then submit the call.
   AtOnce run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
                      std::chrono::milliseconds timeout, std::shared_ptr<Operation>& begun);
   /// Tries to run, on the calling thread, a message that already has a Work. If this returns
   /// `whole`, the caller must call end_at_once() next.
   AtOnce run_at_once(const std::shared_ptr<Operation>& message);
-  /// Completes messages that have been sent or received in full, and runs their callbacks on this
-  /// thread.
+  /// Completes messages that run_at_once() has sent or received in full, and runs their callbacks
+  /// on this thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
+
+  /// Records, in the flight recorder, a collective that a GPU is about to carry out without the
+  /// host. `algorithm` is its algorithm, a text that is never freed. Called from any thread.
+  void record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
+                       const CallSite* site) noexcept;
 
   /// Announces to rank 0 that this rank has read everything that it needs from the store. Rank 0's
   /// shutdown waits for this announcement from every living rank, for a few seconds at most.
@@ -169,8 +178,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
-  /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
-  /// sleeps instead.
+  /// Drives calls until `work` is done or `deadline` has passed. If another thread already drives,
+  /// sleeps until then instead.
   void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
@@ -215,7 +224,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   bool look_beside_safely(Clock::time_point now);
 
   /// Time within which the driving thread must release the progress lock for a thread that reads
-  /// the engine's state. After that, the status contains `"answers": false` and no groups or peers.
+  /// the engine's state. If it does not, the status contains `"answers": false` and no groups or
+  /// peers.
   static constexpr std::chrono::milliseconds kForTheDriver{500};
 
   // Defined in engine_metrics.cpp:
@@ -245,7 +255,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   void fail_all(const std::exception& error) noexcept;
   bool has_calls() const override { return !groups_.idle() || inbox_.waiting(); }
-  /// Time at which a transport or a status report has something to do.
+  /// Next time at which a transport needs a call of progress(), or a status report must be sent.
   Clock::time_point next_deadline() const {
     return std::min(links_.next_deadline(), reports_.next_answer());
   }
@@ -261,7 +271,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   const Log log_;
   /// Interval between calls of hear_and_connect() while the driver moves data.
   const Clock::duration between_looks_;
-  /// Longest sleep while calls are pending, and so the longest delay before a timeout is detected.
+  /// Longest sleep while calls are pending. It limits the delay before a timeout is detected.
   const Clock::duration longest_nap_;
   schedule::Facts facts_;  ///< Constant once several threads use groups.
   Cabling cabling_;        ///< Constant once several threads use groups.
@@ -286,7 +296,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Groups groups_;
   Clock::time_point next_look_;
   Clock::time_point due_;  ///< next_deadline() before the last sleep.
-  bool unheard_ = false;   ///< True if control messages may be left to read.
+  bool unheard_ = false;   ///< True if received control messages may still wait to be handled.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().

@@ -1,6 +1,6 @@
 // Runs a call on the caller's own thread, without a Work: a collective that needs only the node's
-// window or a carrier, or a small message. Small calls in a busy loop take this path, where the
-// cost of a lock or of a clock reading is measurable.
+// window or a carrier, or a small message. A program that makes small calls in a loop spends most
+// of its time here, so the cost of a lock or of reading the clock is measurable.
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -71,7 +71,8 @@ AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
 }
 
 /// Acquires the progress lock for a call that its caller's thread is to run. Returns without the
-/// lock if another thread does not release it soon. That thread then runs the call.
+/// lock if another thread does not release it soon. The call is then submitted, and that thread
+/// runs it.
 std::unique_lock<std::mutex> Engine::lock_for(const Call& call) {
   return driver_.lock_for_caller(call.collective == Collective::send ? kSendersLockWait
                                                                      : driver_.spin());
@@ -139,6 +140,15 @@ void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) n
     ended.push_back(message);
   }
   completions_.run(std::move(ended));
+}
+
+void Engine::record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
+                             const CallSite* site) noexcept {
+  if (abandoned_) return;
+  const std::unique_lock lock = driver_.lock_for_caller(driver_.spin());
+  if (!lock) driver_.make_way();
+  group.record_enqueued(request, algorithm, site);
+  if (!lock) driver_.go_on();
 }
 
 /// Called with the progress lock held. Lets the driver continue a call that has begun. If memory

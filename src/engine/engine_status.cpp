@@ -4,6 +4,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "base/call_sites.h"
 #include "base/version.h"
 #include "engine/engine.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Time within which the other ranks must answer. The client waits for two seconds in all.
+/// Time within which the other ranks must answer. Together with kForTheDriver, it must be below the
+/// two seconds for which the program `mccl` waits for the answer.
 constexpr std::chrono::milliseconds kForTheOthers{800};
 constexpr std::chrono::milliseconds kBetweenLooksForReports{20};
 
@@ -32,7 +34,8 @@ Json json_of(const GroupState::Status& status) {
                      {"state", each.has_started ? "running" : "queued"},
                      {"waited_s", each.waited_s},
                      {"waits_for", std::move(waits_for)},
-                     {"why", each.why}});
+                     {"why", each.why},
+                     {"site", text_of_call_site(each.call.site)}});
   }
   return {{"pending", std::move(calls)},
           {"more_pending", status.more_pending},
@@ -103,8 +106,8 @@ std::string Engine::status_json() {
   return text_of(way ? status() : identity());
 }
 
-/// Returns this rank's report for other ranks. If the text would be too long, omits the groups that
-/// are idle, then the peers, and at last all groups.
+/// Returns this rank's report for other ranks. If the text would be too long, omits the idle groups
+/// that have not failed, then the peers, and finally all groups.
 std::string Engine::report() {
   Json shown = status();
   std::string text = text_of(shown);
@@ -121,8 +124,8 @@ std::string Engine::report() {
   return text_of(shown);
 }
 
-/// While the reports arrive, also handles control messages, because a callback of the program may
-/// block the thread that usually does.
+/// Handles control messages while it waits for the reports, because a callback of the program may
+/// block the thread that usually handles them.
 std::string Engine::status_of_others_json() {
   const Clock::time_point deadline = Clock::now() + kForTheDriver + kForTheOthers;
   Json answer = {{"format", "mccl others"}, {"version", 1}, {"ranks", Json::array()}};

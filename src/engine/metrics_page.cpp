@@ -40,8 +40,8 @@ class Families {
   std::vector<MetricFamily> all_;
 };
 
-/// The fields of the summary are gauges, because reset_metrics() resets them, and a counter must
-/// not decrease.
+/// Exports the fields of the summary as gauges, because reset_metrics() sets them to 0, and a
+/// counter must not decrease.
 void add_summary(Families& families, const MetricsSummary& summary) {
   for_each_field(summary, [&](const char* name, auto value) {
     families
@@ -122,8 +122,8 @@ std::string to_open_metrics(std::string_view text) {
 
 MetricsPage::MetricsPage() = default;
 
-/// Returns the links with the label "peer" of their series. A link keeps its series, because a
-/// counter must not decrease.
+/// Returns the bytes of each series, keyed by the series' label "peer" and its link. Links without
+/// a series of their own are added up, by transport, in series with the label "other".
 std::map<std::pair<std::string, LinkName>, LinkBytes> MetricsPage::bounded(
     const RankFigures& figures) {
   std::map<std::pair<std::string, LinkName>, LinkBytes> result;

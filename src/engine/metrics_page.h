@@ -22,7 +22,8 @@ struct RankFigures {
   FlightOrigin origin = {};
   MetricsSummary summary = {};
   EndedCalls calls = {};
-  /// Names of algorithms, by the second index of `calls.by_algorithm`.
+  /// Names of algorithms; element i names the algorithm that `calls.by_algorithm` counts at second
+  /// index i.
   std::vector<std::string_view> algorithms = {};
   std::map<LinkName, LinkBytes> links = {};
   /// Number of peers by state: connected, silent, left or lost.
@@ -47,7 +48,8 @@ class MetricsPage {
  private:
   std::map<std::pair<std::string, LinkName>, LinkBytes> bounded(const RankFigures& figures);
 
-  std::set<LinkName> own_series_;  ///< Links that have series of their own, which they keep.
+  /// Links with series of their own. A link keeps its series, because a counter must not decrease.
+  std::set<LinkName> own_series_;
 };
 
 }  // namespace mccl::engine

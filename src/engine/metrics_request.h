@@ -15,17 +15,17 @@ class MetricsRequest {
   /// Maximum size of a request in bytes. Prometheus sends fewer than 500.
   static constexpr std::size_t kMostRequestBytes = 8192;
 
-  /// Why the server does not send the metrics.
+  /// The answer to a request that the server refuses.
   struct Refusal {
     std::string_view status;  ///< HTTP status, with its number.
     std::string_view reason;
   };
 
-  /// Adds bytes that have arrived. Ignores those beyond kMostRequestBytes.
+  /// Adds bytes that have arrived. Ignores bytes beyond kMostRequestBytes in total.
   void add(std::span<const std::byte> bytes);
   /// True if the request is complete, or has its maximum size. The server then answers.
   bool is_over() const { return is_complete_ || text_.size() == kMostRequestBytes; }
-  /// Returns nothing if the request is one for the metrics.
+  /// Returns the answer that refuses the request; nothing if the request asks for the metrics.
   std::optional<Refusal> refusal() const;
   /// True if the client can read OpenMetrics.
   bool accepts_open_metrics() const;

@@ -24,9 +24,11 @@ class MetricsServer {
   /// server's thread.
   using Read = std::function<std::optional<RankFigures>()>;
 
-  /// Listens at the IP address and port. Throws Error, whose message names the next step.
+  /// Listens at the IP address and port. Throws Error, with advice in its message, if it cannot
+  /// listen.
   MetricsServer(const std::string& address, int port, Read read);
-  /// Ends the thread. Waits until `read` has returned; closes the connection of a client.
+  /// Ends the thread. Waits until a running `read` has returned, and closes the connection of a
+  /// client that is being served.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

@@ -13,8 +13,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Data of one object that on_record_signal() returned. The signal handler reads them, so it may
-/// use only lock-free atomics and write(2).
+/// Data of one object that on_record_signal() returned. The signal handler reads them, and may use
+/// only lock-free atomics and write(2).
 struct WokenContext {
   std::atomic<std::atomic<bool>*> flag{nullptr};  ///< Null if this element is not in use.
   std::atomic<int> wake_end{-1};

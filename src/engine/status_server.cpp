@@ -130,7 +130,8 @@ void StatusServer::answer() {
   try {
     const node::LocalConnection client = listener_->accept(Clock::now() + kPatience);
     if (!client.same_user()) return;
-    // A child of a fork may hold a copy of the descriptor, which keeps the connection open.
+    // A child of a fork may hold a copy of the descriptor, which would keep the connection open.
+    // The connection is therefore shut down explicitly.
     const std::unique_ptr<const node::LocalConnection, void (*)(const node::LocalConnection*)> end(
         &client,
         [](const node::LocalConnection* each) { ::shutdown(each->descriptor(), SHUT_RDWR); });

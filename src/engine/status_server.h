@@ -62,7 +62,7 @@ class StatusServer {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> has_failed_{false};
   std::atomic<bool> signalled_{false};
-  std::shared_ptr<void> by_signal_;  ///< From on_record_signal(); null if no signal is handled.
+  std::shared_ptr<void> by_signal_;  ///< Handles the signal; null if no signal is handled.
   std::thread thread_;
 };
 

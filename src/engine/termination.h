@@ -1,9 +1,10 @@
 // Closes devices properly before SIGTERM ends the process, if the program does not handle SIGTERM.
 //
-// If the kernel has to clean up a device, its queue pairs and pages stay in use for a while or, on
-// Apple's devices, until the next boot. If SIGTERM has its default action, at_termination()
-// installs a handler, which stays until all objects that it returned are destroyed. A program that
-// handles SIGTERM itself keeps its own handler.
+// If a process ends without closing an RDMA device, the kernel has to do so. Queue pairs and pages
+// of the device then stay in use for a while or, on Apple's devices, until the next boot. If
+// SIGTERM has its default action, at_termination() installs a handler. The handler stays until all
+// objects that at_termination() returned are destroyed. A program that handles SIGTERM itself keeps
+// its own handler.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@ namespace mccl::kernels {
 /// crc32c(crc32c(0, a), b) == crc32c(0, a followed by b).
 std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> data);
 
-// The implementations of crc32c(), which calls the fastest one.
+// The implementations of crc32c(), which calls the fastest one that this machine supports.
 
 /// The polynomial of CRC-32C, with its bits in transmission order: the coefficient of x^31 is bit
 /// 0.

@@ -2,8 +2,9 @@
 // but has a latency of several cycles. So three parts of the data are processed at the same time,
 // and their CRCs are combined.
 //
-// A CRC is a polynomial modulo P. Appending n zero bytes multiplies it by x^(8n), which is how CRCs
-// are combined.
+// A CRC is a polynomial modulo P. Appending n zero bytes multiplies the polynomial by x^(8n). To
+// combine the CRCs of three parts, each CRC is multiplied for the bytes that follow its part, and
+// the products are added (XOR).
 #include <cstring>
 
 #include "kernels/checksum.h"

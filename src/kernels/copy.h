@@ -7,9 +7,8 @@ namespace mccl::kernels {
 
 /// Copies n bytes; src and dst must not overlap. Meant for a destination that is not in the cache
 /// and that this core will not read soon. On processors that support it, the stores bypass the
-/// cache: dst is fetched neither from memory nor from another core's cache, as plain stores would
-/// fetch each line. On other processors this is memcpy. The writes are ordered before later stores
-/// of this thread.
+/// cache. Plain stores would first fetch each line of dst from memory or from another core's cache.
+/// On other processors this is memcpy. The writes are ordered before later stores of this thread.
 void copy_past_cache(void* dst, const void* src, std::size_t n);
 
 /// Smallest result, in bytes, for which copy_past_cache() is worthwhile, because no cache can hold

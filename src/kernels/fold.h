@@ -1,5 +1,6 @@
-// The common form of every reduction: dst = finish(operands[0] op operands[1] op …). The functions
-// of reduce.h call the vector code through this interface.
+// The common form of every reduction: dst = finish(operands[0] op operands[1] op …), where finish()
+// is the last step, such as the division of an average. The functions of reduce.h call the vector
+// code through this interface.
 #pragma once
 
 #include <cstddef>

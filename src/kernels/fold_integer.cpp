@@ -71,7 +71,8 @@ void fold_bits(ReduceKind kind, const FoldArguments& arguments, std::size_t elem
   fold_loop(Bytes(), BitXor(), arguments, element_bytes);
 }
 
-/// Folds integers of type T, with element-by-element access if T has at least 4 bytes.
+/// Folds integers of type T. For types of 4 or 8 bytes, the last elements, fewer than a vector, may
+/// be folded one by one (WordLanes).
 template <class T, class Op>
 void fold_as(Op op, const FoldArguments& arguments) {
   if constexpr (sizeof(T) == 1 && std::is_same_v<Op, Multiply>) {
@@ -83,7 +84,7 @@ void fold_as(Op op, const FoldArguments& arguments) {
   }
 }
 
-/// Signed and unsigned integers of one size give the same bits in sums and products.
+/// Folds signed integers as unsigned ones, which give the same bits in sums and products.
 template <class Op>
 void fold_unsigned(Op op, const FoldArguments& arguments, std::size_t element_bytes) {
   switch (element_bytes) {

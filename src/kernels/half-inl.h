@@ -1,5 +1,5 @@
 // Converts 16-bit floats to two f32 vectors and back, compiled once per instruction set. Rounds to
-// nearest even. When narrowing, every NaN must be the one that one_nan() in float_ops-inl.h
+// nearest even. Narrowing requires that every NaN is the one that one_nan() in float_ops-inl.h
 // returns.
 
 #if defined(MCCL_KERNELS_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -11,8 +11,8 @@
 
 #include "kernels/fold_loop-inl.h"
 
-// 1 for instruction sets that convert f16 in hardware. On other sets, Highway's emulation is not
-// used, because it truncates.
+// MCCL_KERNELS_HARDWARE_F16 is 1 for instruction sets that convert f16 in hardware. On the other
+// sets, Highway would emulate the conversion and truncate, so MCCL's own code is used.
 #undef MCCL_KERNELS_HARDWARE_F16
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)
 #define MCCL_KERNELS_HARDWARE_F16 1

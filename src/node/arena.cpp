@@ -36,10 +36,10 @@ constexpr int kNoReserve = 0;
 constexpr int kReserve = 0, kDiscard = 0;
 #endif
 
-/// Linux: allocates the memory for a part of the file now, so that no later access can fail
-/// (kReserve), or returns it to the system (kDiscard). No process may access that part meanwhile.
-/// Returns false if the system refused. No-op on other systems, which allocate pages on first use
-/// and keep them.
+/// On Linux, allocates the memory for a part of the file now, so that no later access can fail
+/// (kReserve), or returns this memory to the system (kDiscard). No process may access the part
+/// during the call. Returns false if the system refused. No-op on other systems, which allocate
+/// pages on first use and keep them.
 bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] int mode,
                    [[maybe_unused]] std::size_t offset,
                    [[maybe_unused]] std::size_t bytes) noexcept {

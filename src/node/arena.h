@@ -1,7 +1,7 @@
-// An arena: memory that a process shares with the other processes of its node. It is an unnamed
-// file, whose descriptor the process passes to each of them once. The system frees the memory when
-// the last process that holds the file ends, even by a crash. Groups and links allocate ranges of
-// the arena. Peers receive the offset of a range and map the range themselves.
+// An arena is memory that a process shares with the other processes of its node. It is an unnamed
+// file, whose descriptor the process passes to each of these processes once. The system frees the
+// memory when the last process that has the file open ends, even by a crash. Groups and links
+// allocate ranges of the arena. Peers receive the offset of a range and map the range themselves.
 #pragma once
 
 #include <sys/socket.h>
@@ -49,7 +49,7 @@ class Mapping {
 };
 
 /// Makes a file of `bytes` bytes, without allocating memory for it yet. The file can never shrink,
-/// so accesses to a mapping of it never fault. Throws Error.
+/// because an access to mapped memory past the end of a file raises SIGBUS. Throws Error.
 Descriptor make_memory_file(std::size_t bytes);
 
 /// Distance in bytes between data that different processes write, to avoid false sharing.
@@ -58,8 +58,8 @@ inline constexpr std::size_t kLine = kLongestLine;
 /// Location of a range in its arena. Sent to peers.
 struct RangePlace {
   std::uint64_t offset = 0;
-  /// Size in bytes. Includes the first kLine bytes, which are not part of memory(): they hold the
-  /// number of readers that have not released the range.
+  /// Size in bytes. Includes the first kLine bytes of the range, which are not part of
+  /// Range::memory(): they hold the number of readers that have not released the range.
   std::uint64_t bytes = 0;
 };
 
@@ -98,17 +98,19 @@ class Range {
 };
 
 /// This process's shared memory, from which it allocates ranges. Not thread-safe. The capacity is
-/// address space only: memory is allocated range by range. The first page holds the ArenaHeader.
-/// Only allocate() allocates heap memory: it also reserves the heap memory that releasing the range
-/// needs, so that a release cannot fail.
+/// only the size of the file; memory is allocated range by range. The first page holds the
+/// ArenaHeader. Only allocate() allocates heap memory: it also reserves the heap memory that
+/// releasing the range needs, so that a release cannot fail.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  /// Throws Error if the system provides no shared memory.
+  /// Makes an arena from which ranges of up to `capacity` bytes in total can be allocated. Throws
+  /// Error if the system provides no shared memory.
   static std::shared_ptr<Arena> make(std::size_t capacity);
 
-  /// Returns an empty Range if the capacity is used up or the system has no memory left. The first
-  /// `cleared` bytes are zero; the rest may contain old data. `readers` is the number of processes
-  /// that read the range; each must map it exactly once.
+  /// Allocates a range whose memory() has at least `bytes` bytes. Returns an empty Range if the
+  /// arena's capacity is used up or the system has no memory left. The first `cleared` bytes are
+  /// zero; the rest may contain data of an earlier range. `readers` is the number of processes that
+  /// read the range; each must map it exactly once.
   Range allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared = 0);
 
   /// Reclaims ranges that all readers have released. allocate() does so as well.
@@ -170,7 +172,7 @@ class PeerRange {
   Mapping mapping_;
 };
 
-/// A peer's arena, in the file whose descriptor the peer has passed.
+/// A peer's arena: the file whose descriptor the peer has passed to this process.
 class PeerArena {
  public:
   PeerArena() = default;
@@ -182,10 +184,10 @@ class PeerArena {
   void check(const RangePlace& place) const;
   /// Calls check(), and maps the place. Throws Error if the place cannot be mapped.
   PeerRange map(const RangePlace& place) const;
-  /// Releases a range that this process was meant to read but has not mapped, because the owner
-  /// reuses the memory only when every reader has released the range. Maps and unmaps the range;
-  /// unmapping counts as the release. Throws CorruptionError if the place is not inside the arena.
-  /// If the range cannot be mapped here, it stays in use: the owner cannot reuse its memory, but no
+  /// Releases a range that this process should have read but has not mapped. The owner reuses the
+  /// memory only after every reader has released the range. This function maps and unmaps the
+  /// range; unmapping releases it. Throws CorruptionError if the place is not inside the arena. If
+  /// the range cannot be mapped here, it stays in use: the owner cannot reuse its memory, but no
   /// data are at risk.
   void let_go_of(const RangePlace& place) const;
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
@@ -228,8 +230,8 @@ class Bell {
  public:
   Bell(ArenaHeader& header, int socket) : header_(&header), socket_(socket) {}
 
-  /// Wakes the sleeper if it sleeps. Otherwise the sleeper sees everything that was stored before
-  /// this call.
+  /// Wakes the other process if it sleeps or is about to sleep. Otherwise the process will check
+  /// for events before it sleeps, and then sees everything that was stored before this call.
   void ring() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     ring_after_fence();
@@ -246,7 +248,7 @@ class Bell {
     // If the sleeper has died, send() without kNoSignal would end this process with SIGPIPE.
     const char byte = 1;
     static_cast<void>(::send(socket_, &byte, 1, kNoSignal | MSG_DONTWAIT) ==
-                      1);  // a full socket wakes the sleeper as well
+                      1);  // if the socket is full, its bytes wake the sleeper
   }
 
   ArenaHeader* header_;
@@ -261,8 +263,8 @@ inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
 /// memory.
 inline constexpr std::size_t kMostNeighbours = 512;
 
-/// Address space of an arena, as a multiple of the planned memory: enough for thousands of windows
-/// or links of the sizes to which thrifty() reduces them.
+/// Address space of an arena, as a multiple of the planned memory. Thousands of windows and links
+/// fit, because thrifty() makes new ones smaller as more of the planned memory is in use.
 inline constexpr std::size_t kRoomForThrift = 4;
 
 inline std::size_t arena_bytes(std::size_t neighbours) {

@@ -22,7 +22,8 @@ std::string status_folder();
 std::string make_status_folder();
 
 /// Requests that a rank accepts on its status socket: for its flight record, for its status, and
-/// for the statuses of the other ranks. The digit is the version of the protocol.
+/// for the statuses of the other ranks. Each request has kRequestBytes bytes; its digit is the
+/// version of the protocol.
 inline constexpr std::size_t kRequestBytes = 8;
 inline constexpr std::string_view kRequestRecord = "record1\n";
 inline constexpr std::string_view kRequestStatus = "status1\n";
@@ -55,16 +56,16 @@ class LocalConnection {
   /// user has too many descriptors in flight; the caller may retry later. Throws PeerError if the
   /// peer has disconnected.
   bool send(std::span<const std::byte> bytes, std::span<const int> descriptors) const;
-  /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError,
-  /// TimeoutError, OutOfDescriptors.
+  /// Fills `bytes` completely, and returns the descriptors that arrive with them. Throws PeerError
+  /// if the peer disconnects, TimeoutError at the deadline, or OutOfDescriptors.
   std::vector<Descriptor> receive(std::span<std::byte> bytes, Clock::time_point deadline) const;
 
  private:
   Descriptor socket_;
 };
 
-/// A listening local socket. A name that begins with a slash is a file, which the destructor
-/// removes.
+/// A listening local socket. A name that begins with a slash is the path of a file, which the
+/// destructor removes.
 class LocalListener {
  public:
   /// Listens under an unpredictable name. Throws Error if it cannot listen.
@@ -79,8 +80,8 @@ class LocalListener {
   /// Closes the socket without removing the file. Called in the child of a fork, because the parent
   /// still uses the file.
   void abandon() noexcept { socket_.close(); }
-  /// Waits for a connection. Throws TimeoutError, OutOfDescriptors, and Error if the system refuses
-  /// to accept connections.
+  /// Waits for a connection. Throws TimeoutError at the deadline, OutOfDescriptors, or Error if the
+  /// system refuses to accept connections.
   LocalConnection accept(Clock::time_point deadline) const;
 
  private:

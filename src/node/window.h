@@ -5,17 +5,17 @@
 // broadcasts. Its consecutive calls therefore use different memory. A call publishes data: it
 // writes them to its rank's part and then arrives, which increments the rank's count of arrivals.
 // Each call has a head with this count and space for a small publication, so that a small call
-// moves one cache line. A call that publishes more also gets blocks of the rank's row of blocks,
-// which its calls use as a ring. By the time a block is reused, it has left its readers' caches; a
-// write to a cached block would be slow. The count of arrivals is never reset.
+// moves one cache line. A call that publishes more also gets blocks from the rank's row of blocks.
+// The rank's calls use this row as a ring. By the time a block is reused, it has left its readers'
+// caches; a write to a cached block would be slow. The count of arrivals is never reset.
 //
 // A rank reuses a head or a block only when every neighbour has arrived in the call after the one
 // that last used it, and has therefore finished reading it.
 //
 // A rank that only publishes does not read its neighbours' memory during the call. It notices only
 // later that a neighbour has made a different call. Each call's fingerprint therefore includes the
-// fingerprints of all earlier calls, and a trail keeps records of the last calls: twice as many as
-// a rank can be ahead of a neighbour.
+// fingerprints of all earlier calls, and a trail keeps the records of the rank's last 2 * kDepth
+// calls. This is twice the number of calls that a rank can be ahead of a neighbour.
 #pragma once
 
 #include <atomic>
@@ -34,15 +34,17 @@ namespace mccl::node {
 /// description.
 inline constexpr std::size_t kLabelBytes = 48;
 
-/// Number of heads of a rank. Its calls use them in turn.
+/// Number of heads that a rank has. The rank's calls use the heads in turn.
 inline constexpr std::size_t kDepth = 16;
 
-/// The head of a call. Neighbours poll it until the rank has arrived.
+/// The head of a call of one rank. Neighbours poll `arrivals` until this rank has arrived in the
+/// call.
 struct alignas(64) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 
   std::atomic<std::uint64_t> arrivals{0};
-  /// Fingerprint of all calls so far. Ranks whose values differ have made different calls.
+  /// Fingerprint of the rank's calls up to and including this one. Ranks whose fingerprints differ
+  /// have made different calls.
   std::uint64_t fingerprint = 0;
   std::byte smallest[kInlineBytes];  ///< The call's publication, if it fits here.
 };
@@ -56,8 +58,8 @@ struct alignas(64) CallTrace {
 static_assert(sizeof(CallTrace) == 64);
 
 /// The front of a rank's range: the heads, followed by the trail. Each head and each record of the
-/// trail occupies one cache line of this machine, which has `line` bytes. The row of blocks follows
-/// at the next multiple of the block size.
+/// trail occupies one cache line, whose size in bytes is `line`. The row of blocks follows at the
+/// next multiple of the block size.
 class WindowFront {
  public:
   explicit WindowFront(std::byte* memory = nullptr, std::size_t line = line_bytes())
@@ -71,8 +73,8 @@ class WindowFront {
   }
 
   static constexpr std::size_t kBlockBytes = 4096;
-  /// Size of the front in bytes. It ends at a multiple of kBlockBytes from a page boundary; a
-  /// range's memory begins kLine bytes after such a boundary.
+  /// Size of the front in bytes. The blocks after the front are aligned: a range's memory begins
+  /// kLine bytes after a page boundary, and the front ends at a multiple of kBlockBytes from it.
   static constexpr std::size_t bytes(std::size_t line) {
     const std::size_t all = kLine + 3 * kDepth * line;
     return (all + kBlockBytes - 1) / kBlockBytes * kBlockBytes - kLine;
@@ -126,7 +128,8 @@ class Window {
   };
 
   /// `call_bytes`: maximum number of bytes that a call can publish, equal on all ranks; a power of
-  /// two, at least one block. Throws CorruptionError if a neighbour's range is too small for it.
+  /// two, at least one block. Throws CorruptionError if a neighbour's range is too small for
+  /// publications of this size.
   Window(int group_size, Range own, std::vector<Neighbour> neighbours, std::size_t call_bytes,
          std::size_t line = line_bytes());
   /// The caller owns this rank's memory `own`, which must initially be zero.
@@ -177,7 +180,7 @@ class Window {
   /// have strayed, or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    /// This rank's description of the call that it made instead; valid only if `is_over`.
+    /// Description of the call that this rank made instead; valid only if `is_over`.
     std::span<const std::byte, kLabelBytes> ours;
     bool is_over;  ///< True if the differing call precedes the current one.
   };

@@ -17,7 +17,7 @@ enum class WindowUse { none, inside_nodes, all };
 /// One algorithm. The functions are called for groups of at least two ranks only.
 struct AlgorithmEntry {
   std::string_view name;
-  /// True if the algorithm can perform the problem. If the sums travel in blocks of a codec, this
+  /// True if the algorithm can perform the problem. If the sums travel in blocks of a codec, `can`
   /// is called only if `sums_blocks` is set.
   bool (*can)(const Problem& problem);
   Schedule (*build)(const Problem& problem);

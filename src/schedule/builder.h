@@ -13,8 +13,8 @@
 namespace mccl::schedule {
 
 /// Builds the schedule of one rank. The caller appends steps in program order, with one message per
-/// step, and then calls finish() once. Steps without elements are dropped, and so are copies of
-/// memory onto itself. Only barrier and all_to_all send empty messages.
+/// step, and then calls finish() once. Transfers, copies and folds of 0 elements are dropped, and
+/// so are copies of memory onto itself. Only barrier and all_to_all send empty messages.
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(const Problem& problem);
@@ -25,7 +25,8 @@ class ScheduleBuilder {
   /// The index-th piece of a transfer; empty past the end.
   Region piece(const Region& whole, std::size_t index) const { return nth(whole, index, chunk_); }
 
-  /// Reserves scratch memory, which the caller owns for the whole schedule.
+  /// Reserves `count` elements of scratch memory for the whole schedule, for use by this caller
+  /// only.
   Extent reserve_scratch(std::size_t count);
 
   /// Reserve memory for blocks of contributions (reserve_coded) or of sums (reserve_sums). `count`
@@ -41,25 +42,26 @@ class ScheduleBuilder {
   /// Append one step per piece.
   void send_pieces(int peer, const Region& src);
   void recv_pieces(int peer, const Region& dst);
-  /// Appends one step; the caller must cut long copies itself.
+  /// Appends one step, even if the copy is longer than chunk().
   void copy(const Region& src, const Region& dst, bool completes = false);
   /// Appends one step per piece.
   void copy_pieces(const Region& src, const Region& dst, bool completes = false);
-  /// Folds `operands` adjacent regions of scratch into `dst`. Each has `dst.count` elements; the
-  /// first starts at `src_offset`.
+  /// Folds `operands` adjacent regions of scratch into `dst`. Each region has `dst.count` elements;
+  /// the first starts at `src_offset`.
   void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
 
-  /// `element`: index in the call's input of the first element of src.
+  /// `element`: index of src's first element in the call's input.
   void encode(const Region& src, const Region& dst, std::size_t element);
   /// `maker`: the rank that encoded src.
   void decode(int maker, const Region& src, const Region& dst);
   /// Sums the contributions that every rank (or node) encoded, which completes the reduction. The
-  /// blocks start at `src_offset` of the coded memory. `element` is the index, in the call's input,
-  /// of their first element.
+  /// blocks of the contributions start at offset `src_offset` of the coded memory. `element` is the
+  /// index of their first element in the call's input.
   void fold_coded(std::size_t src_offset, int operands, const Region& dst, std::size_t element);
 
-  /// Steps that use the window. `count` and the `window` offsets are in elements; the algorithm
-  /// divides the window into slots.
+  /// Sets the number of elements of the window that the schedule uses. The functions below append
+  /// steps that use the window; their `window` offsets are in elements. The algorithm divides the
+  /// window into slots.
   void use_window(std::size_t count) { schedule_.window_count = count; }
   void publish(const Region& src, std::size_t window);
   /// Appends an arrival. Returns the mark that peers pass to await().

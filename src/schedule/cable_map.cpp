@@ -11,7 +11,8 @@ namespace {
 
 /// Maximum number of steps of a search for a ring. A search that takes more steps finds no ring.
 constexpr int kMostSteps = 200'000;
-/// Rates within this ratio count as equal, because measured rates vary.
+/// Two rates count as equal if the lower one is at least this fraction of the higher one, because
+/// measured rates vary.
 constexpr double kAlike = 0.75;
 
 /// Searches for a ring in which `joined` holds for each pair of neighbours.
@@ -83,8 +84,9 @@ double CableMap::rate(int a, int b) const {
   return joint == joints_.end() ? 0 : joint->second.bytes_per_s;
 }
 
-/// Returns thresholds for the rates between members that cables join, the highest first. Rates that
-/// count as equal give one threshold.
+/// Returns the minimum rates for which find_ring() and find_tree() search, the highest first. They
+/// come from the rates between members that cables join; rates that count as equal give one
+/// minimum.
 std::vector<double> CableMap::rates() const {
   std::vector<double> found;
   for (int a = 0; a < size(); ++a) {
@@ -146,8 +148,8 @@ std::vector<int> CableMap::tree_over(double least_rate) const {
   return best;
 }
 
-/// The higher rank of a pair makes the connection of the pair, so both directions follow the route
-/// from that rank.
+/// The higher rank of a pair makes the connection, and both directions use it. So both follow the
+/// route from the higher rank to the lower one.
 CableMap::Way CableMap::way(int from, int to) const {
   const auto [low, high] = std::minmax({member(from), member(to)});
   std::vector<int> route = cabling_.way(high, low);

@@ -29,13 +29,15 @@ constexpr double kMostWindowSteps = 5e5;
 /// A later candidate is chosen only if its time is below this fraction of the best time, so the
 /// first of several equal candidates is kept.
 constexpr double kBetter = 0.999;
-/// If a chunk takes this many times as long as the best smaller chunk, larger chunks are not tried.
+/// Larger chunks are not tried once the time with a chunk is more than this many times the best
+/// time so far.
 constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact sum.
 constexpr double kWorthRounding = 0.9;
 /// Maximum size of a group in which all ranks may send to all others at the same time.
 constexpr int kSmallGroup = 8;
-/// Chunk of an uneven all_to_all, whose ranks do not know how much data other pairs exchange.
+/// Maximum chunk of an uneven all_to_all, in bytes. Its ranks do not know how much data other pairs
+/// exchange.
 constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
 
 std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Facts& facts) {
@@ -83,7 +85,8 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;
-  // The hierarchical algorithm sums exactly inside the nodes and rounds only between them.
+  // The hierarchical algorithm is preferred, because it sums exactly inside the nodes and rounds
+  // only between them.
   if (problem.coding && can(Algorithm::hierarchical, problem)) return Algorithm::hierarchical;
   if (!problem.nodes.empty() || facts.cables) return {};
   if (problem.collective == Collective::all_reduce && problem.size <= kSmallGroup &&
@@ -137,7 +140,8 @@ RankedChoice best_of(Algorithm algorithm, bool is_only, const Problem& problem,
 std::vector<Algorithm> candidates_for(const Problem& problem, std::size_t element_bytes,
                                       const Facts& facts) {
   if (const auto only = settled(problem, element_bytes, facts)) return {*only};
-  // If all ranks share a window, links through the same memory would only add copies.
+  // If all ranks share a window, links through the same memory would only add copies, so algorithms
+  // that use links are left out.
   const bool window_only =
       can(Algorithm::one_shot, problem) && fits_through_window(problem, element_bytes, facts);
   std::vector<Algorithm> candidates;

@@ -1,5 +1,5 @@
-// Chooses algorithm and chunk with a cost model. Its inputs are facts that all ranks share, so all
-// ranks choose the same.
+// Chooses algorithm and chunk with a cost model. The inputs of the model are equal on all ranks, so
+// all ranks make the same choice.
 #pragma once
 
 #include <cstddef>
@@ -32,22 +32,22 @@ struct Facts {
   /// the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
-  double window_latency_s = 0.1e-6;  ///< Time until the node's ranks see an arrival.
+  double window_latency_s = 0.1e-6;  ///< Time until the node's other ranks see an arrival.
   double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds data between caches.
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
   double ranks_per_core = 1;  ///< Highest number of ranks per core of a node, at least 1.
-  /// Used if ranks_per_core exceeds 1; each is multiplied by ranks_per_core. switch_s is the time
-  /// of a switch to another process, when ranks wait for each other. turn_s is the time that a
-  /// shared core adds to a call that waits for no other rank.
+  /// Both times apply only if ranks_per_core exceeds 1, and are multiplied by ranks_per_core.
+  /// switch_s is the time of a switch to another process, when ranks wait for each other. turn_s is
+  /// the time that a shared core adds to a call that waits for no other rank.
   double switch_s = 1.5e-6;
   double turn_s = 0.25e-6;
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum message size, in bytes.
   /// Size in bytes below which an all_reduce uses `direct`. Applies to groups of at most 8 ranks,
   /// if `nodes` is empty and `cables` is null.
   std::size_t small_bytes = 65536;
-  /// Algorithm to use for every problem that it can perform.
+  /// Algorithm to use for every problem that it can perform; empty to compare all algorithms.
   std::optional<Algorithm> forced = {};
   std::vector<int> nodes = {};   ///< Node of each rank; see Problem::nodes.
   std::size_t window_bytes = 0;  ///< Capacity of a rank's window, in bytes.
@@ -63,8 +63,8 @@ struct Choice {
 
 struct Estimate {
   double seconds = 0;
-  /// Approximate number of steps of the busiest rank. If the algorithm also uses links, steps that
-  /// use the window are not counted.
+  /// Approximate number of steps of the rank that has the most steps. If the algorithm also uses
+  /// links, steps that use the window are not counted.
   double steps = 0;
   /// True if some ranks must forward messages, because no cable joins the sender and the receiver.
   bool needs_relays = false;
@@ -76,7 +76,7 @@ struct Estimate {
 /// pair exchanges one chunk.
 class Estimator {
  public:
-  /// Requires can(). The facts must outlive this object.
+  /// Requires can(algorithm, problem). The facts must outlive this object.
   Estimator(Algorithm algorithm, const Problem& problem, std::size_t element_bytes,
             const Facts& facts);
 
@@ -96,9 +96,9 @@ class Estimator {
 };
 
 /// Returns the algorithm and chunk with the lowest predicted time, of all algorithms that can
-/// perform the problem. Takes nodes and window from the facts, not from the problem. For an
-/// all_to_all that is not `even`, only the size of the group decides, because the ranks do not know
-/// each other's counts.
+/// perform the problem. Takes nodes, window, ring and tree from the facts, not from the problem.
+/// For an all_to_all that is not `even`, only the size of the group and `facts.forced` decide,
+/// because the ranks do not know each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// True if the coded sum is predicted to take at least a tenth less time than the exact sum.
@@ -125,10 +125,11 @@ std::span<const FactInfo> fact_table();
 const FactInfo* find_fact(std::string_view name);
 
 double value_of(const Facts& facts, const FactInfo& info);
-/// True if a fact may have this value: it is finite, not too large for the fact's type, and above
-/// 0 if the model divides by it.
+/// True if a fact may have this value. It must be finite and not negative. Facts of type double
+/// must be above 0, chunk_bytes and ranks_per_core at least 1. Facts of type size_t must not exceed
+/// 1e15.
 bool is_possible(const FactInfo& info, double value);
-/// Requires is_possible(). Counts of bytes are rounded down.
+/// Sets a fact. Requires is_possible(info, value). Facts of type size_t are rounded down.
 void assign(Facts& facts, const FactInfo& info, double value);
 
 }  // namespace mccl::schedule

@@ -1,8 +1,8 @@
 // Sums that travel in blocks of a codec. Every rank encodes its contribution to each part,
 // including its own, and sends it to the part's owner. The owner adds all contributions in rank
 // order. In an all_reduce it then encodes the sum, and all ranks, including the owner, decode the
-// same bytes. So no step rounds twice or differs between ranks, and the result does not depend on
-// which rank adds a part or on the size of pieces.
+// same bytes. So each contribution and each sum is rounded only once, and all ranks get the same
+// bits. The result does not depend on which rank adds a part or on the size of pieces.
 //
 // Where ranks share nodes, "rank" here means a node, and its contribution is the sum over its ranks
 // (hierarchical.cpp, hierarchical_scatter.cpp).
@@ -44,8 +44,8 @@ class CodedSums : public ScheduleWriter {
   Extent piece(Extent whole, std::size_t index) const { return nth(whole, index, chunk_); }
   std::size_t slot(std::size_t index) const { return index % slots_ * room_; }
 
-  /// Reserves memory for pieces, used in turn: outgoing contributions to each rank, incoming
-  /// contributions from each rank, this rank's sum and the other ranks' sums.
+  /// Reserves slots that successive pieces use in turn: for outgoing contributions to each rank,
+  /// incoming contributions from each rank, this rank's sum and the other ranks' sums.
   void reserve(std::size_t longest, std::size_t pieces) {
     room_ = divide_up(longest, block_) * block_;
     slots_ = std::min(kSlots, pieces);

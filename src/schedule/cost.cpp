@@ -14,18 +14,19 @@
 namespace mccl::schedule {
 namespace {
 
-/// A walk (a simulation, see walk()) covers at most kMostPieces pieces of a transfer, because
-/// further pieces only occupy the bottleneck for longer. With fewer pieces, phases of a pipeline
-/// would wait for latencies. In a large group, fewer pieces are enough to keep links busy, and the
-/// walk of one rank has about kPiecesOfAllRanks pieces.
+/// A simulation (walk()) covers at most kMostPieces pieces of a transfer, because each further
+/// piece only occupies the bottleneck for longer. If it covered fewer, the phases of a pipeline
+/// would wait for latencies. In a group of more than 16 ranks, fewer pieces keep the links busy:
+/// kPiecesOfAllRanks divided by the number of ranks, but at least one.
 constexpr std::size_t kMostPieces = 4;
 constexpr std::size_t kPiecesOfAllRanks = 64;
 /// Number of pieces of a sample that uses only the window: one per slot of a one-shot schedule.
 constexpr std::size_t kWindowPieces = kOneShotSlots;
 
-/// Slowdown of data that flow from or to a root: ranks work at the same time, but wait for each
-/// other's pieces. A gather to the root hardly has to wait. Among these collectives, only reduce
-/// has a choice of algorithms. Halving or doubling kFlow changes 16 of 1274 choices.
+/// Factor by which copies take longer if data flow through the window from or to a root, because
+/// ranks wait for each other's pieces. It does not apply to gather, which hardly has to wait. Among
+/// the collectives with a root, only reduce can use more than one window algorithm. Halving or
+/// doubling kFlow changes 16 of 1274 choices.
 constexpr double kFlow = 1.2;
 
 bool is_rooted(Collective collective) {
@@ -42,7 +43,7 @@ class Sample {
         window_(entry.window),
         in_parts_(asked.collective == Collective::all_reduce && (entry.in_parts || asked.coding)) {
     // in_place may differ between ranks. It affects only the memory traffic of algorithms that use
-    // the window for all data, so it is cleared for all others.
+    // the window for all data, so it is cleared for all other algorithms.
     problem.in_place = problem.in_place && window_ == WindowUse::all;
     if (window_ == WindowUse::none) {
       problem.window = 0;
@@ -61,12 +62,14 @@ class Sample {
   }
 
   Problem problem;
-  double times = 1;   ///< Amount of data of the real problem relative to the sample, in pieces.
+  double times = 1;   ///< Number of pieces of the real problem relative to the sample.
   double longer = 1;  ///< Length of the largest part relative to the mean length of the parts.
   double scale = 1;   ///< Size of a piece of the real problem relative to a piece of the sample.
 
  private:
-  /// Makes the problem the same on all ranks, with parts of one size.
+  /// Makes all parts equal, so that every rank has the same problem. Replaces each count by their
+  /// mean, or by the chunk if each rank knows only its own counts. `longer` keeps the ratio of the
+  /// largest count to the mean.
   void even_out() {
     if (problem.counts.empty()) {
       // Rounds the count up so that Divider makes parts of equal size.
@@ -85,8 +88,8 @@ class Sample {
     if (exchanges) problem.recv_counts = problem.counts;
   }
 
-  /// Returns the maximum number of elements of the sample's buffer, or of a part if the problem has
-  /// parts.
+  /// Returns the maximum number of elements of the sample's buffer, or of one rank's part if the
+  /// problem has counts.
   std::size_t most_through_window() const {
     using enum Collective;
     const std::size_t piece = std::min(problem.chunk, std::max<std::size_t>(1, problem.window / 2));
@@ -110,9 +113,10 @@ class Sample {
     problem.chunk = kUnit;
   }
 
-  /// Number of elements of a piece. It fills whole cache lines, and whole blocks of each codec.
+  /// Number of elements of a piece of the sample. Such a piece fills whole cache lines, and whole
+  /// blocks of each codec.
   static constexpr std::size_t kUnit = 4096;
-  /// Parts of at least kSmallPart elements are rounded up to kPartUnit.
+  /// Parts of at least kSmallPart elements are rounded up to a multiple of kPartUnit elements.
   static constexpr std::size_t kSmallPart = 1024;
   static constexpr std::size_t kPartUnit = 128;
   const std::size_t ranks_;
@@ -186,7 +190,7 @@ double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWo
 
 /// Adds copies of the largest node until the number of nodes is a power of two. In exchanges
 /// between nodes, all ranks then do the same, so that the schedule of one rank is enough for an
-/// estimate. A walk of all ranks would take seconds in a large group.
+/// estimate. Simulating all ranks would take seconds in a large group.
 Problem with_even_nodes(Problem problem) {
   const std::vector<std::vector<int>> nodes = all_nodes(problem);
   const std::size_t largest =

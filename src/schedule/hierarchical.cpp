@@ -8,8 +8,8 @@
 // Large buffers are cut into segments whose phases overlap: while the nodes exchange one segment,
 // the next segment is reduced.
 //
-// A broadcast goes from the root to one rank of every other node, and from these ranks to the rest
-// of each node. A reduce_scatter is in hierarchical_scatter.cpp.
+// A broadcast goes from the root to one rank of every other node, and from the root and these ranks
+// to the other ranks of their nodes. hierarchical_scatter.cpp implements reduce_scatter.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kSegmentsInFlight = 2;
 /// Number of chunks of a segment for each column. Several are needed to pipeline the column's ring.
 constexpr std::size_t kChunksPerSegment = 4;
-/// A part of at most this many elements is bound by latency, not by bandwidth.
+/// The time to exchange a part of at most this many elements depends on latency, not on bandwidth.
 constexpr std::size_t kSmallPart = 8192;
 
 class Hierarchical : public ScheduleWriter {
@@ -264,8 +264,8 @@ class Hierarchical : public ScheduleWriter {
   std::size_t embedded_ = 0;
 };
 
-/// True if the number of nodes is a power of two. Otherwise some nodes take no part in an exchange
-/// of small parts (recursive_doubling.cpp).
+/// True if the number of nodes is a power of two. Otherwise some nodes do not take part in
+/// exchanges of small parts (recursive_doubling.cpp), so ranks differ in what they do.
 bool has_even_exchanges(const Problem& p) { return std::has_single_bit(all_nodes(p).size()); }
 
 bool can_hierarchical(const Problem& p) {

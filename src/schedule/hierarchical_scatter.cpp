@@ -3,13 +3,14 @@
 //
 // A rank's place is its index in its node. For each destination node, the ranks of a source node
 // sum the parts that belong to the destination's ranks. The source rank at place j sums the part of
-// the destination rank at place j; if the source node has fewer places, its places wrap around. The
-// source rank encodes the sum of its node and sends it to the part's owner. The owner adds the sums
-// of all nodes, including its own, in node order. So each element is rounded once per node.
+// the destination rank at place j; if the source node has only n ranks and the destination node has
+// more, it also sums the parts of the ranks at places j + n, j + 2n and so on. The source rank
+// encodes the sum of its node and sends it to the part's owner. The owner adds the sums of all
+// nodes, including its own, in node order. So each element is rounded once per node.
 //
 // The window has two halves, used in turn. One arrival per round is enough: once a rank has seen
-// all arrivals of a round, all ranks have read the data of the previous round. The half that
-// holds those data is used next.
+// all arrivals of a round, all ranks have read the data of the previous round. The half that holds
+// those data can then be reused.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -20,7 +21,7 @@
 namespace mccl::schedule {
 namespace {
 
-/// Number of sums of a node that may wait for encoding while the next sum is computed.
+/// Number of buffers for a node's sums: one sum may wait for encoding while the next is computed.
 constexpr std::size_t kSums = 2;
 
 class HierarchicalScatter : public ScheduleWriter {
@@ -77,8 +78,9 @@ class HierarchicalScatter : public ScheduleWriter {
     sums_ = builder_.reserve_scratch(kSums * room_);
   }
 
-  /// Computes this node's sum of the c-th piece of the parts of the ranks `to`, and sends or keeps
-  /// it. `to` has at most places() ranks.
+  /// Takes part in this node's sums of the c-th piece of the parts of the ranks `to`, which are at
+  /// most places() ranks. Encodes the sum for the rank of `to` at this rank's place, and sends it
+  /// to that rank unless it is this rank. `sent` counts the sends of the c-th piece.
   void give(std::size_t c, std::span<const int> to, std::size_t& sent) {
     const Extent given = place_ < to.size() ? piece(to[place_], c) : Extent{};
     const Region sum = alone() ? input(given) : sum_of_node(c, to, given);

@@ -1,9 +1,9 @@
 // Divides data into parts and pieces, and describes the properties of a problem: the layout of its
 // memories, its nodes, and whether it is valid.
 //
-// A part is one rank's share. A chunk is the largest message; a piece is the data of one message. A
-// segment is the data that passes through the phases of a pipeline together. Its size is bounded so
-// that it stays in cache.
+// A part is one rank's share. A chunk is the maximum size of a message; a piece is the data of one
+// message. A segment is the data that passes through the phases of a pipeline together. Its size is
+// bounded so that it stays in cache.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace mccl::schedule {
 /// pieces on the other links.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
-/// Numbers of slots of a window; each slot holds one piece. One-shot schedules have 16 slots, and
-/// publish a batch of at most 4 pieces before they read any of it. Two-shot schedules use all 8
-/// slots at a time.
+/// Maximum numbers of slots of a window; each slot holds one piece. One-shot schedules have up to
+/// 16 slots, and publish a batch of at most 4 pieces before they read any piece of it. Two-shot
+/// schedules have up to 8 slots, and publish a piece in each before they read.
 inline constexpr std::size_t kOneShotSlots = 16;
 inline constexpr std::size_t kOneShotBatch = 4;
 inline constexpr std::size_t kTwoShotSlots = 8;
@@ -58,8 +58,9 @@ inline Region nth(Region whole, std::size_t index, std::size_t length) {
   return {whole.space, extent.offset, extent.count};
 }
 
-/// Divides extents evenly. If the chunk is a multiple of `kGranule` elements, large extents are
-/// divided at such multiples too, which keeps operands aligned to cache lines.
+/// Divides extents into parts of equal length; the last parts may be shorter or empty. If the chunk
+/// is a multiple of `kGranule` elements, large extents are also divided at multiples of `kGranule`,
+/// which keeps operands aligned to cache lines.
 class Divider {
  public:
   explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}

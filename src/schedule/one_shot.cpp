@@ -167,8 +167,8 @@ class OneShot : public ScheduleWriter {
     }
   }
 
-  /// Moves data from the ranks that publish to the ranks that read: between the root and all other
-  /// ranks.
+  /// Moves data between the root and all other ranks. `publishes`: true if this rank publishes
+  /// data, false if it reads data.
   template <typename Publish, typename Read>
   void flow(bool publishes, std::size_t count, Publish publish, Read read) {
     if (count == 0) return arrive_for_nothing();
@@ -185,17 +185,17 @@ class OneShot : public ScheduleWriter {
     }
   }
 
-  /// Used if there is no data. Arrivals carry the call's fingerprint, so mismatched calls are
-  /// detected all the same.
+  /// Makes all ranks arrive and wait for each other even if there is no data. Arrivals carry the
+  /// call's fingerprint, so mismatched calls are detected.
   void arrive_for_nothing() { builder_.await(kAllPeers, builder_.arrive()); }
 
   static std::uint32_t mark(std::size_t index) { return static_cast<std::uint32_t>(index + 1); }
 
   std::size_t piece_ = 1;  // elements for one reader
   std::size_t pieces_ = 1;
-  std::size_t slot_ = 1;  // elements
+  std::size_t slot_ = 1;  // elements in a slot
   std::size_t slots_ = 1;
-  std::size_t batch_ = 1;  // slots
+  std::size_t batch_ = 1;  // slots in a batch
 };
 
 constexpr Writes<OneShot> kOneShotWrites[] = {

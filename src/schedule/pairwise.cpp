@@ -1,5 +1,5 @@
-// Performs size - 1 exchanges. In exchange d, a rank sends to the rank d above it and receives from
-// the rank d below it. Reductions need no scratch: each operand is added to the rank's own part as
+// Performs size - 1 exchanges. In exchange d, rank r sends to rank r + d and receives from rank r -
+// d, both modulo size. Reductions need no scratch: each operand is added to the rank's own part as
 // it arrives.
 #include <algorithm>
 #include <vector>

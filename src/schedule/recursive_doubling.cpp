@@ -10,9 +10,9 @@
 namespace mccl::schedule {
 namespace {
 
-/// Handles group sizes that are not a power of two. Among the first 2 * extra ranks, each even rank
-/// sends its data to the odd rank above it, takes no part in the exchanges, and then receives the
-/// result.
+/// Handles group sizes that are not a power of two. `extra_` is the number of ranks above the
+/// largest power of two. Among the first 2 * `extra_` ranks, each even rank sends its data to the
+/// odd rank above it, takes no part in the exchanges, and then receives the result.
 class Doubling {
  public:
   explicit Doubling(const Problem& p)

@@ -1,5 +1,5 @@
-// A schedule: the steps of one rank in one collective, as data. This layer does not deal with
-// sockets, threads or time.
+// A schedule: the steps of one rank in one collective, as data. This layer uses no sockets, threads
+// or clocks.
 //
 // An algorithm writes a rank's steps in program order, as if each step ended before the next began.
 // The executor runs a step as soon as its data allow. A step waits only for earlier steps whose
@@ -10,10 +10,10 @@
 // The ranks of a node also have a window: each rank owns memory that all of them can read. A rank
 // publishes into its own memory, and one publication serves many readers. Arrivals take the place
 // of messages. A rank arrives by adding 1 to its own count, and every rank can wait until a peer's
-// count reaches a value. Seeing that value guarantees two things: everything that the rank
-// published before that arrival is readable, and the rank has finished all reads that preceded it.
-// Steps that use the window run one after another. All ranks of a node arrive the same number of
-// times in a call, and at least once.
+// count reaches a value. Seeing that value guarantees two things: everything that the peer
+// published before that arrival is readable, and the peer has finished all reads that preceded that
+// arrival. Steps that use the window run one after another. All ranks of a node arrive the same
+// number of times in a call, and at least once.
 #pragma once
 
 #include <cstddef>
@@ -161,14 +161,16 @@ struct Schedule {
   std::size_t coded_count = 0;    ///< Elements of memory needed for coded contributions.
   std::size_t sums_count = 0;     ///< Elements of memory needed for coded sums.
   std::size_t window_count = 0;   ///< Elements of window needed; equal on all ranks of a node.
-  /// Arrivals of each rank; equal on all ranks of a node. 0 if the schedule uses no window.
+  /// Number of times that the rank arrives; equal on all ranks of a node. 0 if the schedule uses no
+  /// window.
   std::uint32_t arrivals = 0;
   /// True if each step waits for the step before it. Such a schedule uses only the window and sends
   /// no messages.
   bool in_order = false;
 
-  /// Step i may start when waits[i] earlier steps have ended. These are the steps that list i among
-  /// their successors: successors[successor_begin[i] .. successor_begin[i + 1]).
+  /// Step i may start when waits[i] earlier steps have ended: those that have step i among their
+  /// successors. The successors of a step s are successors[successor_begin[s] .. successor_begin[s
+  /// + 1]), without the last index.
   std::vector<std::uint32_t> waits;
   std::vector<std::uint32_t> successor_begin;
   std::vector<std::uint32_t> successors;

@@ -25,7 +25,8 @@ constexpr double kUncachedPiece = 1.1;
 /// Size in bytes. A fold whose operands take more than this runs at the rate of memory, and so do
 /// copies and codecs in calls with more data than this.
 constexpr double kCachedOperands = 4 << 20;
-/// Extra cost of data that is kept in scratch memory and forwarded, as a fraction of a transfer.
+/// Extra time for data that is kept in scratch memory and forwarded, as a fraction of the time of
+/// its transfer.
 constexpr double kKeeping = 0.5;
 
 // Assumptions about windows, fitted to the 127 results of `mccl bench all` with two to four

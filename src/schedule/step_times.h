@@ -54,7 +54,8 @@ class StepTimes {
   double copied(const Step& step) const;
   /// Time of the copies and additions in `handled`, including their memory traffic.
   double handling(const Handled& handled) const;
-  /// Sets the rate of steps through the window. `copied`: bytes that all steps of the rank copy.
+  /// Sets the rate of steps through the window. `copied`: bytes that all steps of the rank copy or
+  /// add.
   void set_window_rate(double copied);
   /// Returns the size and the memory traffic of a rank's buffers, with `copied` 0.
   Handled buffers(int rank) const;

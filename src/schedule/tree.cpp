@@ -1,5 +1,5 @@
-// Schedules on trees in which data moves up and down piece by piece, and the two trees that need no
-// cabling: the binomial tree and the chain.
+// Schedules on trees in which data moves up and down piece by piece, and the two trees that do not
+// depend on a tree of cables: the binomial tree and the chain.
 
 #include <algorithm>
 #include <utility>
@@ -74,9 +74,9 @@ Schedule build_chain(const Problem& p) {
   return build_on_tree(p, tree);
 }
 
-/// The binomial tree. Places are counted from the root. The subtree of place v has the places
-/// [v, v + 2^k), where 2^k is the lowest set bit of v. The children of v are at v + 1, v + 2, v + 4
-/// and so on.
+/// The binomial tree. The place of a rank is its distance above the root, modulo the size of the
+/// group. The subtree of place v has the places [v, v + 2^k), where 2^k is the lowest set bit of v.
+/// The children of v are at v + 1, v + 2, v + 4 and so on.
 class BinomialTree {
  public:
   BinomialTree(int rank, int root, int size)
@@ -176,7 +176,7 @@ class Subtrees : public ScheduleWriter {
     return p_.collective == Collective::gather ? output(region) : input(region);
   }
 
-  /// Scratch for the places [first, last) of this rank's subtree.
+  /// Scratch memory for the parts of the places [first, last), which are in this rank's subtree.
   Region kept(int first, int last) {
     if (!has_scratch_) {
       scratch_ = builder_.reserve_scratch(count_of(tree_.place(), tree_.end_of(tree_.place())));

@@ -89,9 +89,9 @@ class Walk {
     std::uint32_t first = 0;  ///< Number of the first step.
     Resource outgoing, incoming, processor;
     std::vector<std::uint32_t> coming;  ///< Number of messages in flight to this rank, by sender.
-    int flows = 0;                    ///< Number of senders with a message in flight to this rank.
-    std::vector<double> arrivals;     ///< Times of the arrivals so far.
-    std::size_t met = 0;              ///< Number of this rank's arrivals at its last meeting.
+    int flows = 0;                 ///< Number of senders with a message in flight to this rank.
+    std::vector<double> arrivals;  ///< Times of the arrivals so far.
+    std::size_t met = 0;           ///< Value of arrivals.size() at the last meeting (see await()).
     std::vector<std::uint32_t> node;  ///< Ranks whose arrivals this rank may await.
     std::uint32_t awaiting = kNone;   ///< Step that awaits arrivals of other ranks.
   };
@@ -253,9 +253,9 @@ class Walk {
     return arrived;
   }
 
-  /// Returns the time at which a step that awaits arrivals ends. Ranks that wait for each other's
-  /// latest arrivals meet, which takes each of them the time of a meeting. If the awaited ranks
-  /// do not wait for this rank, the step only takes the fixed time of a piece.
+  /// Returns the time at which a step that awaits arrivals ends. If ranks wait for each other's
+  /// latest arrivals, each of them takes StepTimes::meeting(). If the awaited ranks do not wait for
+  /// this rank, the step only takes StepTimes::piece().
   double await(std::uint32_t number, double time) {
     Rank& rank = ranks_[steps_[number].rank];
     const std::uint32_t mark = step(number).mark;

@@ -19,9 +19,10 @@
 
 namespace mccl::transport {
 
-/// How the engine learned that a peer is lost. `reported`: the peer's process has ended, so its
-/// operating system closes its links immediately or soon. `silence`: the peer exceeded the time
-/// limit for a sign of life; its links may stay open for much longer.
+/// How the engine learned that a peer is lost. `reported`: news arrived that the peer's process has
+/// ended, so the peer's operating system closes the links immediately or soon. `silence`: no sign
+/// of life arrived from the peer within the time limit; the peer's links may stay open for much
+/// longer.
 enum class Loss { reported, silence };
 
 class LinkClosed : public PeerError {
@@ -48,8 +49,8 @@ class Link {
 
   /// Returns at least `at_least` of the bytes that have arrived, as a contiguous span in the link's
   /// memory. Returns an empty span if fewer have arrived. `at_least` is at most peek_capacity().
-  /// More bytes may have arrived than the span contains. The span is valid until the next call.
-  /// Never throws LinkClosed while `at_least` bytes are available.
+  /// More bytes may have arrived than the span contains. The span is valid until the next call on
+  /// this link. Never throws LinkClosed while `at_least` bytes are available.
   virtual std::span<const std::byte> peek(std::size_t at_least) = 0;
   /// Drops the first `n` of the bytes that peek() returned.
   virtual void consume(std::size_t n) = 0;
@@ -89,11 +90,12 @@ class Link {
   /// the peer still receives everything that was written.
   virtual bool depart() noexcept { return unsent() == 0; }
 
-  /// Bytes that this end of the link allocates for itself, without memory shared with the peer.
+  /// Size in bytes of the buffers that this end of the link allocates. Memory shared with the peer
+  /// is not counted.
   virtual std::size_t buffer_bytes() const { return 0; }
 
-  /// Called when the engine has learned from another source that the peer is lost. Bytes that have
-  /// arrived are still returned; after these bytes, calls throw LinkClosed.
+  /// Called when the engine has learned that the peer is lost, from a source other than this link.
+  /// Bytes that have arrived are still returned; after these bytes, calls throw LinkClosed.
   virtual void lose_peer(Loss loss) = 0;
 
   /// Names the link in messages: "tcp 10.0.0.1:29601 -> 10.0.0.2:41312".
@@ -108,15 +110,16 @@ enum class Purpose : std::uint8_t {
   /// The connection along a cable (the "trunk"), over which the two cabled ranks exchange news
   /// about all cables (rendezvous/cabling/).
   cable,
-  /// A connection that other ranks forward to a rank without a direct cable. LinkKey::group is the
-  /// target rank. LinkKey::rail selects whether the links or the store of the target rank accept
-  /// the connection (Destination in rendezvous/cabling/wiring.h).
+  /// A connection between two ranks that no cable joins; other ranks forward its bytes.
+  /// LinkKey::group is the target rank. LinkKey::rail selects whether the links or the store of the
+  /// target rank accept the connection (Destination in rendezvous/cabling/wiring.h).
   relay,
 };
 inline constexpr int kPurposeCount = 6;
 
-/// Identifies the purpose of a connection. `group` is 0 for control connections. `rail` numbers the
-/// parallel connections of a pair of ranks for one purpose, from 0.
+/// Identifies one of the connections between two ranks. `group` is the id of the group that uses
+/// the connection, the target rank for Purpose::relay, and 0 for control, store and cable. `rail`
+/// numbers the parallel connections for one purpose, from 0.
 struct LinkKey {
   std::uint64_t group = 0;
   Purpose purpose = Purpose::control;

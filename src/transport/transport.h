@@ -5,9 +5,9 @@
 // Both ends take part in making a link. At the higher rank of the pair, the engine calls dial().
 // The engine sends the resulting blob over the pair's control connection and passes it to hear() at
 // the other end. It passes the answer to hear() at the dialing end, and so on until both ends have
-// their link. A transport that makes its own connections exchanges no blobs; progress() returns its
-// links. If either end cannot make the link, it throws or reports an event. Both ends then try the
-// next transport that reaches the peer.
+// their link. A transport that makes its own connections exchanges no blobs, and its progress()
+// reports the links. If one end cannot make the link, the transport at that end throws or reports
+// an event. Both ends then try the next transport that reaches the peer.
 //
 // Not thread-safe: the engine calls a Transport only with the progress lock held. No call blocks.
 // tests/support/loopback_transport.h is the smallest implementation.
@@ -68,7 +68,8 @@ class Transport {
   /// Human-readable description of the path: "shared memory", "tcp, 2 links, en0 10 Gbit/s MTU
   /// 1500".
   virtual std::string describe(WorldRank peer) const = 0;
-  /// Number of parallel links that a pair has for each purpose; the same at both ends.
+  /// Number of parallel links between this rank and the peer for each Purpose; the same at both
+  /// ends.
   virtual int rails(WorldRank) const { return 1; }
 
   /// Descriptions of the paths to the peer that look equally good, so that only a measurement can
@@ -110,7 +111,7 @@ class Transport {
 
   /// Called before the engine sleeps, so that activity on links without a descriptor ends the
   /// sleep. Returns true if links without a descriptor may exist; the caller must then check its
-  /// links again before it sleeps.
+  /// links again before it sleeps, because bytes may have arrived before the call.
   virtual bool arm() { return false; }
   /// Reverses arm() after the sleep. Also called without a preceding arm(), so it must be cheap.
   virtual void disarm() {}

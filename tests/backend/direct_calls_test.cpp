@@ -117,6 +117,23 @@ TEST_F(DirectCalls, LogsAnUnusableFeatureOncePerJobAndReason) {
   });
 }
 
+TEST_F(DirectCalls, TheRecordShowsACallThatItsGroupOnGpusHasNumbered) {
+  run_ranks(1, [this](Context& context) {
+    DeviceDouble::Queue stream(*device_);
+    const Buffer data = ones(stream);
+    for (int i = 0; i < 2; ++i) {
+      group_of(context).all_reduce(
+          data, data, ReduceKind::sum,
+          {.caller_waits = true, .stream = &stream, .site = call_site("train.py:42")});
+    }
+    const std::string record = context.flight_record();
+    EXPECT_THAT(record, HasSubstr(R"("name":"world on GPUs")"));
+    EXPECT_THAT(record, HasSubstr(R"("call":"all_reduce","sequence":2,"bytes":400,"dtype":"f32",)"
+                                  R"("state":"enqueued","op":"sum","algorithm":"gpu")"));
+    EXPECT_THAT(record, HasSubstr(R"("site":"train.py:42")"));
+  });
+}
+
 TEST_F(DirectCalls, ACapturedCallIsInItsStream) {
   run_ranks(1, [this](Context& context) {
     DeviceDouble::Queue stream(*device_);

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "mccl/call_site.h"
+
 namespace mccl {
 namespace {
 
@@ -74,6 +76,8 @@ TEST(FlightRecorder, ShowsACallWithItsGroupAndTimes) {
   call.dtype = DType::bf16;
   call.state = FlightEntry::failed;
   call.waits_for = 1;
+  call.sequence = (std::uint64_t{1} << 48) - 1;
+  call.site = call_site("train.py:42")->number;
   call.submitted = 0;
   call.in_cycles = true;
   call.started = cycle_count();
@@ -92,6 +96,8 @@ TEST(FlightRecorder, ShowsACallWithItsGroupAndTimes) {
   EXPECT_EQ(shown["transport"], "tcp");
   EXPECT_EQ(shown["state"], "failed");
   EXPECT_EQ(shown["waits_for"], 1);
+  EXPECT_EQ(shown["sequence"], (std::uint64_t{1} << 48) - 1);
+  EXPECT_EQ(shown["site"], "train.py:42");
   EXPECT_FALSE(shown.contains("submitted_ns"));
   EXPECT_LE(shown["started_ns"], shown["ended_ns"]);
   EXPECT_LE(std::llabs(record["unix_ns"].get<long long>() - shown["ended_ns"].get<long long>()),

@@ -169,6 +169,33 @@ TEST(SightRecord, NamesCallsThatDiffer) {
                             "of f32), at 2023-11-14")));
 }
 
+TEST(SightRecord, NamesTheLinesOfCallsThatDiffer) {
+  std::vector<FlightRecord> records = {record_of(0), record_of(1)};
+  add_call(records[0], 1, 10, 20, "done", "barrier");
+  add_call(records[1], 1, 10, 20);
+  records[0].calls[0].site = "train.py:12";
+  records[1].calls[0].site = "train.py:15";
+  EXPECT_THAT(findings(records),
+              ElementsAre(HasSubstr("rank 0 called barrier (sum of 8 bytes of f32) at train.py:12, "
+                                    "rank 1 called all_reduce (sum of 8 bytes of f32) at "
+                                    "train.py:15, at 2023-11-14")));
+}
+
+TEST(SightRecord, ACallOnGpusHasNoEnd) {
+  std::vector<FlightRecord> records = {record_of(0), record_of(1)};
+  for (FlightRecord& record : records) {
+    add_call(record, 1, 10, -1, "enqueued");
+    record.calls[0].submitted = std::exchange(record.calls[0].started, 0);
+  }
+  EXPECT_THAT(findings(records), IsEmpty());
+  const Json trace = Json::parse(chrome_trace(records));
+  EXPECT_TRUE(std::ranges::any_of(trace["traceEvents"], [](const Json& event) {
+    return event["ph"] == "i" && event["name"] == "all_reduce";
+  }));
+  add_call(records[0], 2, 20, -1, "enqueued");
+  EXPECT_THAT(findings(records), ElementsAre(HasSubstr("Rank 1 did not make call 2")));
+}
+
 TEST(SightRecord, NamesTheLateRank) {
   std::vector<FlightRecord> records = {record_of(0), record_of(1)};
   for (int i = 1; i <= 3; ++i) {

@@ -46,7 +46,7 @@ def job(tmp_path: Path) -> Iterator[list[int]]:
         "MCCL_FLIGHT_RECORDER_FILE": f"{tmp_path}/%r.json",
         "MCCL_FLIGHT_RECORDER_SIGNAL": "USR1",
     }
-    words = [program(), "bench", "all_reduce", "--sizes", "8", "--seconds", "300", "--no-bounds"]
+    words = [program(), "bench", "all_reduce", "--sizes", "1M", "--seconds", "300", "--no-bounds"]
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as bench:
         try:
             yield wait_until(lambda: ranks_of(bench.pid))
@@ -59,7 +59,7 @@ def test_dump_prints_the_calls_of_a_running_process(job, tmp_path):
     assert sorted(record["rank"] for record in records) == [0, 1]
     assert len({record["job"] for record in records}) == 1
     last = records[0]["calls"][-1]
-    assert (last["call"], last["bytes"], last["state"]) == ("all_reduce", 8, "done")
+    assert (last["call"], last["bytes"], last["state"]) == ("all_reduce", 1 << 20, "done")
     file = tmp_path / "record.json"
     run("dump", job[0], "-o", file)
     assert json.loads(file.read_text())["pid"] == job[0]
@@ -197,6 +197,7 @@ def test_records_are_compared_and_drawn(job, tmp_path):
     assert all(bar["dur"] >= 0 and bar["ts"] >= 0 for bar in bars)
 
 
+@pytest.mark.long
 def test_torchs_analyser_reads_the_records(job, tmp_path):
     pytest.importorskip("torch.distributed.flight_recorder.fr_trace")
     folder = tmp_path / "dumps"
@@ -205,6 +206,69 @@ def test_torchs_analyser_reads_the_records(job, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "all_reduce" in done.stdout + done.stderr
+
+
+LINES = """
+import sys
+import numpy
+import mccl
+import mccl.distributed as dist
+
+world = dist.init()
+x = numpy.ones(4)
+for _ in range(3):
+    world.all_reduce(x)  # first
+def called():
+    return world.broadcast(x, 0, wait=False)
+called().wait()
+print(*{call["site"] for call in mccl.flight_record()["calls"] if "site" in call})
+sys.stdout.flush()
+if world.rank == 0:
+    world.all_gather(x)  # rank 0
+else:
+    world.all_reduce(x)  # rank 1
+"""
+
+
+def line_of(text: str, program_text: str) -> str:
+    before = program_text[: program_text.index(text)]
+    return f"lines.py:{before.count(chr(10)) + 1}"
+
+
+def test_a_call_is_recorded_with_its_line_of_python(tmp_path):
+    script = tmp_path / "lines.py"
+    script.write_text(LINES)
+    command = [program(), "launch", "-n", "2", sys.executable, script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    for text in ("# first", "world.broadcast"):
+        assert done.stdout.count(line_of(text, LINES)) == 2, done
+    assert f"instead of the call at {line_of('# rank 0', LINES)}" in done.stderr, done.stderr
+    assert f"instead of the call at {line_of('# rank 1', LINES)}" in done.stderr, done.stderr
+
+
+TORCH_LINES = """
+import torch
+import torch.distributed as dist
+import mccl
+
+dist.init_process_group("mccl")
+x = torch.ones(4)
+dist.all_reduce(x)  # first
+dist.barrier()
+print(*{call["site"] for call in mccl.flight_record()["calls"] if "site" in call})
+dist.destroy_process_group()
+"""
+
+
+def test_a_call_of_torch_is_recorded_with_its_line_of_python(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "lines.py"
+    script.write_text(TORCH_LINES)
+    command = [program(), "launch", "-n", "2", sys.executable, script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done
+    assert done.stdout.count(line_of("# first", TORCH_LINES)) == 2, done
 
 
 def test_records_that_are_damaged_or_of_two_jobs(job, tmp_path):

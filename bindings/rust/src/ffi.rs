@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::os::raw::c_char;
 
-/// A context, a group or a store: the C interface checks which one it is.
+/// A handle of a context, a group or a store. The C interface checks that its type is the expected
+/// one.
 pub type Handle = *mut c_void;
 
 #[repr(C)]

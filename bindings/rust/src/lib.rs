@@ -1,7 +1,7 @@
 //! Safe Rust interface of MCCL: blocking collectives on slices.
 //!
-//! A buffer is a slice that is borrowed during a call, so every call here blocks. Only the C
-//! interface, `mccl/c.h`, has asynchronous calls, compression and settings.
+//! Buffers are slices, which a call borrows until it returns. Every call therefore blocks until it
+//! is done. Only the C interface, `mccl/c.h`, has asynchronous calls, compression and settings.
 //!
 //! ```no_run
 //! let context = mccl::Context::from_environment()?;
@@ -18,7 +18,8 @@ use std::{fmt, ptr};
 
 use ffi::Handle;
 
-/// The error of a failed call. The message names the rank, the peer, the call and what to do.
+/// The error of a failed call. The message names the rank, the peer and the call, and says what to
+/// do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Status of the C interface, such as 3 for a peer that died.
@@ -54,7 +55,7 @@ pub enum Op {
 ///
 /// # Safety
 /// `CODE` must be the number of this type in `mccl/c.h`, and every bit pattern must be a valid
-/// value.
+/// value of this type.
 pub unsafe trait Element: Copy {
     const CODE: i32;
 }
@@ -185,7 +186,8 @@ impl Group {
         })
     }
 
-    /// Receives the oldest message of the peer with this tag; its size must match.
+    /// Receives the oldest message that the peer has sent with this tag. Its size must be that of
+    /// `data`.
     pub fn recv<T: Element>(&self, data: &mut [T], peer: usize, tag: u32) -> Result<()> {
         check(unsafe {
             ffi::mccl_recv(
@@ -212,7 +214,7 @@ impl Group {
         check(unsafe { ffi::mccl_group_abort(self.0, reason.as_ptr()) })
     }
 
-    /// Returns an error unless `whole` is `part` times the number of ranks. The C interface takes
+    /// Returns an error if `whole` is not `part` times the number of ranks. The C interface takes
     /// only one count, so the lengths of both slices are compared here.
     fn require(&self, call: &str, whole: usize, part: usize) -> Result<()> {
         if part.checked_mul(self.size()) == Some(whole) {

@@ -24,15 +24,15 @@ constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
-/// Each rank's description of its GPU for the other ranks.
+/// Description of a rank's GPU, which the rank sends to all other ranks.
 struct GpuOffer {
   direct::DeviceIdentity card;
   IpcHandle memory;
   int processors;
 };
 
-/// Returns the number of multiprocessors per rank on the GPU that has the fewest. Ranks that share
-/// a GPU divide its multiprocessors.
+/// Returns the number of multiprocessors that each rank may use: the smallest number over all
+/// ranks. Ranks that share a GPU divide its multiprocessors equally.
 unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
   unsigned fewest = ~0U;
   for (const GpuOffer& offer : offers) {
@@ -46,7 +46,7 @@ unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
 
 }  // namespace
 
-/// A rank's description of a window for the other ranks.
+/// Description of one of a rank's windows, which the rank sends to all other ranks.
 struct PoolWindowOffer {
   IpcHandle memory;
   /// 0 if the window has been freed. The number of a freed window is not reused.
@@ -76,7 +76,7 @@ Area::Area(Group& group, Device device, std::chrono::milliseconds patience, Shar
 }
 
 /// Allocates this rank's device memory: the memory that the other ranks access, the counters and
-/// the table of windows. Returns the error, or an empty string on success.
+/// the table of windows. Returns an error message, or an empty string on success.
 std::string Area::allocate() {
   try {
     cu_.check(cu_.MemAlloc(&memory_, fabric_.layout.bytes), "cuMemAlloc");

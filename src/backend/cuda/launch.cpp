@@ -18,8 +18,8 @@ constexpr const char* kKernelNames[kKernels] = {
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
-/// Longest part, in lines of 16 bytes, for which one block per multiprocessor is used. Each thread
-/// then moves about one line.
+/// Maximum length of a part, in lines of 16 bytes, up to which a launch has one block per
+/// multiprocessor. At this length, each thread moves about one line.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 
 struct KernelChoice {
@@ -81,8 +81,8 @@ KernelChoice way_of(const Request& r, std::size_t ranks, const KernelLimits& lim
   }
 }
 
-/// Number of 16-byte lines in a part; a thread moves one line at a time. In packed kernels, a flag
-/// takes half of every eighth line.
+/// Number of 16-byte lines in a part; a thread moves one line at a time. In packed kernels, flags
+/// take half of every eighth line.
 std::size_t lines_of(const KernelChoice& way) {
   const bool packed = way.kernel == Kernel::packed_sum || way.kernel == Kernel::packed_parts;
   return packed ? (way.part + 119) / 120 * 8 : (way.part + 15) / 16;

@@ -1,5 +1,5 @@
-// Chooses the kernel and the number of threads for a call: a pure function with the same result on
-// all ranks.
+// Chooses the kernel, the blocks and the threads for a call. The choice depends only on values that
+// are the same on all ranks, so all ranks choose the same.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace mccl::cuda {
 
-/// The kernels, in the order of kKernelNames.
+/// The kernels, in the order of the names in kKernelNames (launch.cpp).
 enum class Kernel {
   flagged_sum,
   flagged_parts,
@@ -39,8 +39,9 @@ int place_of(DType dtype);
 /// place_of().
 std::string name_of(Kernel kernel, int place);
 
-/// Limits on the size of a call, in bytes of its longer buffer. Except for the last two, each
-/// member is the maximum size at which the kernel of that name is the fastest.
+/// Sizes of calls, in bytes of the longer buffer, with which launch_of() chooses a kernel. Each
+/// member except the last two is the maximum size at which the kernel of the same name is the
+/// fastest.
 struct KernelLimits {
   std::size_t packed_sum;
   std::size_t flagged_sum;
@@ -49,7 +50,7 @@ struct KernelLimits {
   std::size_t flagged_scatter;
   std::size_t flagged_gather;
   std::size_t flagged_broadcast;
-  /// Minimum sizes at which kernels on registered memory are faster than kernels that copy.
+  /// Minimum sizes at which kernels that read inputs in windows are faster than kernels that copy.
   std::size_t pooled_scatter;
   std::size_t pooled_gather;
 
@@ -79,8 +80,8 @@ inline constexpr unsigned kMostProcessors = kernels::cuda::kMostBlocks / 2;
 /// Returns the launch for a call, which the kernels must support. `processors` is the number of
 /// multiprocessors reserved for each rank, at least 1 and the same on all ranks. All blocks of a
 /// launch fit on these multiprocessors at the same time. Otherwise waiting blocks could occupy the
-/// GPU and prevent the start of the blocks that their peers wait for. `reaches_inputs`: true if the
-/// ranks have registered memory with each other, so that kernels can read inputs there directly.
+/// GPU and prevent the start of the blocks that their peers wait for. `reaches_inputs`: true if all
+/// ranks share windows, so that kernels can read inputs in them directly.
 Launch launch_of(const Request& request, int ranks, const KernelLimits& limits,
                  unsigned processors = kMostProcessors, bool reaches_inputs = false);
 

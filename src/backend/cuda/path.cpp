@@ -25,6 +25,7 @@ class KernelPath final : public direct::DevicePath {
       : DevicePath(std::move(options)), cu_(device::cuda::driver()), shared_(shared) {}
   ~KernelPath() override { abort(); }
 
+  std::string_view algorithm() const override { return "kernels"; }
   void reach_memory(Device device) override;
   std::string failure() override;
   void end_calls() noexcept override;

@@ -8,9 +8,9 @@
 
 namespace mccl::cuda {
 
-/// How the calls of ranks that share one GPU are carried out.
+/// How calls of a group are carried out if some of its ranks share a GPU.
 enum class SharedGpu {
-  refused,  ///< Calls of these ranks go through host memory.
+  refused,  ///< The group's calls go through host memory.
   nvlink,   ///< Kernels run as if NVLink joined two GPUs. For tests only.
   pcie,     ///< Kernels run as if PCIe joined two GPUs. For tests only.
 };

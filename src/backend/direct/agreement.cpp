@@ -12,8 +12,8 @@
 namespace mccl::direct {
 namespace {
 
-/// Maximum number of bytes of a warning's text that its store key contains. A store accepts keys of
-/// up to 1 KiB.
+/// Maximum number of bytes of a warning's text that is_first() uses in a store key. A store accepts
+/// keys of up to 1 KiB.
 constexpr std::size_t kLongestKey = 900;
 
 }  // namespace

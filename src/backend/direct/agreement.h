@@ -1,4 +1,4 @@
-// Exchanges of values among the ranks of a group, with which the ranks agree on a device path.
+// Functions with which the ranks of a group exchange values, in order to agree on a device path.
 #pragma once
 
 #include <chrono>
@@ -54,8 +54,8 @@ class Notices {
   Notices(Log log, std::weak_ptr<Store> store) : log_(std::move(log)), store_(std::move(store)) {}
 
   /// Logs `text` at WARN once per job, on rank 0 of the first group that reports it. Logs it at
-  /// INFO on all other ranks, and for all later groups. Requires that all ranks of a group report
-  /// the same text.
+  /// INFO on all other ranks, and for all later groups. All ranks of a group must report the same
+  /// text.
   void warn(const Group& group, const std::string& text);
 
  private:

@@ -15,10 +15,10 @@
 namespace mccl::direct {
 namespace {
 
-/// A rank's report about its call. kOnHost: some of the call's data are in host memory.
-constexpr std::byte kOnHost{0};
-constexpr std::byte kMeets{1};     ///< All data are in device memory, and the call may wait for
-                                   ///< other ranks.
+/// A rank's report about its call of a collective: where the call's data are, and whether the call
+/// may wait for the other ranks.
+constexpr std::byte kOnHost{0};    ///< Some data are in host memory.
+constexpr std::byte kMeets{1};     ///< All data are in device memory, and the call may wait.
 constexpr std::byte kOnDevice{2};  ///< All data are in device memory, but the call must not wait.
 
 }  // namespace
@@ -68,7 +68,7 @@ Path* AutoPath::way_for(const Request& request) {
     try {
       decide(device_of(request));
     } catch (const Error& error) {
-      // The call continues through the host, and fails there with the group's error.
+      // The call now goes through the host, where it fails with the group's error.
       if (group_.failure().empty()) group_.abort(error.what());
       stay_on_host(error.what());
     }
@@ -97,7 +97,7 @@ void AutoPath::stay_on_host(const std::string& reason) {
 }
 
 /// Creates the candidates on all ranks and chooses among them. All ranks must call it. An error
-/// fails the current call.
+/// that it throws fails the current call.
 void AutoPath::meet(Device device) {
   state_ = State::meets;
   std::vector<std::string> names;
@@ -135,8 +135,8 @@ void AutoPath::meet(Device device) {
 }
 
 /// Measures each path and keeps the maximum time over all ranks, so that all ranks choose the same
-/// path. If any rank has no memory for the measurements, none are made, and the first candidate
-/// that supports the call is used.
+/// path. If a rank has no memory for the measurements, no rank measures, and each call uses the
+/// first candidate that supports it.
 void AutoPath::choose(Device device, const std::vector<std::string>& names) {
   const auto all_ways = ways();
   figures_.assign(all_ways.size(), {});

@@ -1,5 +1,5 @@
-// Chooses the fastest of several paths if all ranks use device memory, and the path through the
-// host otherwise.
+// Chooses the fastest of several device paths if all ranks use device memory. Otherwise calls go
+// through the host.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,18 @@ struct PathCandidate {
   std::function<std::shared_ptr<Path>()> make;
 };
 
-/// No rank knows in advance where the other ranks' memory lies. So along with collective 1, 2, 4, 8
-/// and so on, each rank reports where its own memory lies, in a small asynchronous all_gather.
+/// No rank knows in advance whether the other ranks use host or device memory. Together with the
+/// group's collectives number 1, 2, 4, 8 and so on, each rank therefore reports where its own
+/// memory lies, in a small asynchronous all_gather.
 ///
-/// Once all ranks report device memory and may block, they meet: they create the candidates that
-/// all ranks support, measure them if there are several, and agree on the figures. Later calls run
-/// on the devices without the host.
+/// Once all ranks report device memory and calls that may block, the ranks meet: they create the
+/// candidates that all ranks support, measure them if there are several, and agree on the measured
+/// times. Later calls run on the devices without the host.
 ///
-/// If a report shows both host and device memory, all later calls of the group go through the host.
-/// The ranks still continue to report, because a rank whose memory is on the host has not read the
-/// other ranks' reports. While all ranks use host memory, no choice is made.
+/// If the reports about one collective show both host and device memory, all later calls of the
+/// group go through the host. All ranks still continue to report: a rank whose memory is on the
+/// host has not read the reports, so it starts further all_gathers, in which all ranks must take
+/// part. While all ranks use host memory, no choice is made.
 class AutoPath final : public Path {
  public:
   /// `group` must outlive this object.
@@ -49,8 +51,8 @@ class AutoPath final : public Path {
   void enqueue(const Request& request, void* stream) override {
     way_for(request)->enqueue(request, stream);
   }
-  /// All ranks must call this function. Because this shows that all ranks use devices, the ranks
-  /// meet in the call if they have not met yet.
+  /// All ranks must call this function. The call shows that all ranks use devices, so the ranks
+  /// meet in it if they have not met yet.
   void reach_memory(Device device) override;
   std::shared_ptr<Path> split(Group* child, int color, int key) override;
   bool inherits(const std::shared_ptr<Path>& given) override;
@@ -62,8 +64,9 @@ class AutoPath final : public Path {
   struct Asked;
 
   void ask(std::byte answer, std::chrono::milliseconds timeout);
-  /// Waits for the reports that ask() has started. If they require it, lets the ranks meet, or
-  /// keeps all later calls of the group on the host. `device` is the current call's device.
+  /// Waits for the reports that ask() has requested. According to the reports, lets the ranks meet,
+  /// sends all later calls of the group through the host, or does nothing. `device` is the current
+  /// call's device.
   void decide(Device device);
   void meet(Device device);
   void choose(Device device, const std::vector<std::string>& names);

@@ -12,7 +12,7 @@
 
 namespace mccl::direct {
 
-/// Thread-safe.
+/// State of the Work of a call that a device runs without the host. Thread-safe.
 class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
   DirectCall(std::shared_ptr<Path> path, Collective collective, int rank,

@@ -44,7 +44,7 @@ float seconds_of(const Figures& figures, std::size_t call, std::size_t bytes) {
 
 constexpr int kBatches = 3;
 /// Number of consecutive calls per measurement, for each entry of kMeasuredBytes. Short calls are
-/// repeated more often, so that the start of the first call does not dominate.
+/// repeated more often, so that the time to start the first call does not dominate.
 constexpr std::array kCalls{10, 5, 2};
 static_assert(kCalls.size() == kMeasuredBytes.size());
 

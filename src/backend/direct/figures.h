@@ -26,12 +26,14 @@ inline constexpr std::array<std::size_t, 3> kMeasuredBytes{
 struct Figures {
   std::array<std::array<float, kMeasuredBytes.size()>, kMeasuredCalls.size()> seconds{};
 
-  /// Replaces each time by the time in `other` if that is larger, so that the slowest rank counts.
+  /// Replaces each time by the time in `other` if that time is longer. The result is the time on
+  /// the slowest rank.
   void take_slower(const Figures& other);
 };
 
 /// Returns the indices of all paths, fastest first, by the time of the most similar measured call.
-/// Equal paths keep their order. A path that does not support that call is last.
+/// Paths with equal times keep their order. A path that does not support the measured call comes
+/// last.
 std::vector<int> fastest_first(std::span<const Figures> ways, const Request& request);
 
 /// Device memory for the measurements.
@@ -42,8 +44,8 @@ struct Scratch {
 /// Allocates the memory for measure(). Throws Error if the allocation fails.
 Scratch scratch_on(device::Accelerator& accelerator);
 
-/// Measures the calls of kMeasuredCalls on `path`, which takes some milliseconds. All ranks must
-/// call this function at the same time. Throws TimeoutError if a rank does not join within
+/// Measures the collectives of kMeasuredCalls on `path`, which takes some milliseconds. All ranks
+/// must call this function at the same time. Throws TimeoutError if a rank does not join within
 /// `patience`, and PeerError if the path fails.
 Figures measure(Path& path, device::SerialQueue& queue, const Scratch& scratch, Device device,
                 int ranks, std::chrono::milliseconds patience);

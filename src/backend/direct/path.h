@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "backend/direct/agreement.h"
 #include "backend/request.h"
@@ -14,8 +15,8 @@
 
 namespace mccl::direct {
 
-/// All ranks of a group use the same subclass, and call its functions in the same order. The
-/// group's rules for threads apply to its path as well.
+/// All ranks of a group use the same subclass, and call its functions in the same order. The rules
+/// for threads that Group documents also apply to the group's path.
 class Path {
  public:
   virtual ~Path() = default;
@@ -25,17 +26,17 @@ class Path {
   /// ranks call the same collective, so that the ranks can connect their devices (see takes()).
   virtual void before_collective(const Request& /*request*/, std::chrono::milliseconds /*timeout*/,
                                  bool /*may_meet*/) {}
-  /// True if the path supports the call; the same on all ranks. During the first such call, the
-  /// ranks may meet: they connect their devices by calls of the group on host memory.
+  /// True if the path supports the call; the same on all ranks. During the first call that the path
+  /// supports, the ranks may meet: they connect their devices by calls of the group on host memory.
   virtual bool takes(const Request& request) = 0;
   /// Returns the path that runs the call: this path or, for AutoPath, one of its candidates.
   /// Returns null if takes() is false.
   virtual Path* way_for(const Request& request) { return takes(request) ? this : nullptr; }
-  /// True if the ranks have not met yet. They cannot meet in a call on a stream that is being
-  /// captured in a graph.
+  /// True if the ranks have not met yet. The first call that the path supports must then not be
+  /// captured in a graph, because a graph cannot record how the ranks connect.
   virtual bool has_to_meet() const { return false; }
-  /// Enqueues the call on `stream`. Throws InvalidArgument if the call's memory is on another
-  /// device than the path's, and PeerError if the path has failed.
+  /// Enqueues the call on `stream`. Throws InvalidArgument if the call's memory is not on the
+  /// device of the path, and PeerError if the path has failed.
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The queue that orders the calls of this path on the device; null until the ranks have met.
   device::SerialQueue* queue() const { return queue_; }
@@ -45,15 +46,19 @@ class Path {
   /// Called on all ranks when the group is split. Returns the path for `child`, the new group of
   /// this rank. Returns null if `child` must make its own path, or if this rank is in no new group.
   virtual std::shared_ptr<Path> split(Group* /*child*/, int /*color*/, int /*key*/) { return {}; }
-  /// Offers `given` to this path. `given` was made by split() of the parent group's path. Returns
-  /// true if this path keeps `given` for later use.
+  /// Offers `given`, a path that split() of the parent group's path has created, to this path.
+  /// Returns true if this path keeps `given` for later use.
   virtual bool inherits(const std::shared_ptr<Path>& /*given*/) { return false; }
   /// Name of the path among the candidates of AutoPath; empty if the path cannot be inherited (see
   /// inherits()).
   virtual std::string name() const { return {}; }
+  /// Name of the library or code that carries out the calls, for the flight recorder. The text is
+  /// never freed.
+  virtual std::string_view algorithm() const { return "gpu"; }
   /// The reason why the path has failed; empty if it has not failed.
   virtual std::string failure() = 0;
-  /// Ends the calls in flight, so that no stream waits forever. The queue marks them as given up.
+  /// Ends the calls in flight, so that no stream waits forever for them. The queue marks these
+  /// calls as given up.
   void abort() noexcept {
     was_aborted_ = true;
     if (device::SerialQueue* const own = queue()) own->give_up();
@@ -62,7 +67,8 @@ class Path {
 
  protected:
   bool was_aborted() const { return was_aborted_; }
-  /// Sets the queue, which must live as long as the path. Called when the ranks have met.
+  /// Sets the queue that orders this path's calls. The queue must live as long as the path. Called
+  /// when the ranks have met.
   void order_by(device::SerialQueue& queue) {
     queue_ = &queue;
     if (was_aborted_) queue.give_up();

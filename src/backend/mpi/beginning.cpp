@@ -46,7 +46,7 @@ class Beginning {
 
   void run() {
     lay_out();
-    // True if all ranks know that the call moves no data. Only a barrier then needs MPI.
+    // True if all ranks know that the call moves no data. Of such calls, only a barrier needs MPI.
     const bool is_empty = call_.count == 0 && !has_own_counts() && is_collective(call_);
     if (is_empty && call_.collective != Collective::barrier) return;
     switch (call_.collective) {
@@ -137,7 +137,8 @@ class Beginning {
     }
   }
 
-  /// If an offset may exceed MPI's int, the gather is carried out by messages.
+  /// If an offset may exceed the range of int, the type of MPI's offsets, the gather is carried out
+  /// by messages.
   void gather() {
     if (call_.count > place_.most) {
       if (!is_root()) return send_pieces(in_, share(place_.rank), call_.root);
@@ -249,8 +250,8 @@ class Beginning {
     }
   }
 
-  /// Calls `begin(at, n)` for each piece, which has at most `place_.most` elements: the `n`
-  /// elements from index `at`.
+  /// Divides `count` elements into pieces of at most `place_.most` elements. Calls `begin(at, n)`
+  /// for each piece, which consists of the `n` elements from index `at`.
   template <typename Begin>
   void pieces(std::size_t count, const Begin& begin) {
     for (std::size_t at = 0; at < count; at += place_.most) {
@@ -280,7 +281,8 @@ class Beginning {
     return {1, flight_.long_type_};
   }
 
-  /// Returns an array of the counts, followed by the offsets. The flight owns the array.
+  /// Returns an array that contains the counts of all ranks and then their offsets. The flight owns
+  /// the array.
   const int* counts_and_offsets() {
     std::vector<int>& numbers = flight_.counts_;
     numbers.clear();

@@ -25,16 +25,16 @@ using engine::Task;
 /// Open MPI's nonblocking functions are half as fast, which costs more than the handover to that
 /// thread. MPICH does not have this difference.
 constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
-/// Time limit, after a failure, for calls in flight that use the program's memory. MPI soon
-/// completes a call that all ranks have begun. The limit also applies to a rank that waits in the
-/// barrier before a blocking call: other ranks may already have left the barrier and entered the
-/// call.
+/// Time for which a failed group waits until calls in flight no longer use the program's memory.
+/// MPI soon completes a call that all ranks have begun. A rank in the barrier before a blocking
+/// call waits for the same time, because other ranks may already have left the barrier and entered
+/// the call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
 /// Time limit that replaces kLastMoment if a thread is in a blocking call, which cannot be
 /// cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
 /// Maximum number of times that one advance() tests whether a collective has ended. Several tests
-/// pay off, because the rest of advance() takes as long as one test.
+/// are worthwhile, because the rest of advance() takes as long as one test.
 constexpr int kLooks = 32;
 /// Maximum number of times that cancel() tests whether a cancelled receive has ended.
 constexpr int kLooksToTakeBack = 1000;
@@ -134,7 +134,7 @@ bool MpiCarrier::look(Flight& flight, int looks) {
   return ended;
 }
 
-/// Does not throw errors of MPI; every later call of advance() throws them instead.
+/// Does not throw an error of MPI. Every later call of advance() throws the error instead.
 void MpiCarrier::begin(Task& task) {
   runs_ = true;
   error_ = nullptr;
@@ -348,8 +348,8 @@ std::unique_ptr<engine::Carrier> make_carrier(Group& group, const std::vector<in
   CallCommunicator place;
   place.library = &library;
   place.most = most_in_a_call;
-  // create_group() blocks without a time limit, but all ranks have just completed
-  // check_libraries().
+  // create_group() blocks without a time limit. It does not block for long, because all ranks have
+  // just completed check_libraries().
   process.call([&] {
     const auto hash = std::hash<std::string>()(group.name());
     const auto tag = static_cast<int>(

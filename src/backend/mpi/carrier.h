@@ -1,4 +1,4 @@
-// Lets MPI carry out the calls of groups, for MCCL_BACKEND=mpi.
+// Creates the carrier that lets MPI carry out the calls of a group, for MCCL_BACKEND=mpi.
 #pragma once
 
 #include <chrono>

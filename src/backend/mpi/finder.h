@@ -27,17 +27,18 @@ Launcher launcher_of(const std::map<std::string, std::string>& environment);
 
 struct LibrarySearch {
   std::vector<std::string> names;  ///< Libraries to try, in this order.
-  std::string named_by;            ///< Variable that names the library; empty if none does.
+  /// Environment variable that names the library; empty if no variable does.
+  std::string named_by;
 };
 
 /// Returns the library that MPI_LIBNAME or MLX_MPI_LIBNAME names. If neither is set, returns the
-/// libraries that the process has `loaded`. If there are none, returns all known names, with the
-/// names that suit the launcher first.
+/// libraries that the process has `loaded`. If the process has loaded none, returns all known names
+/// of MPI libraries, with the names that suit the launcher first.
 LibrarySearch wanted_of(const std::map<std::string, std::string>& environment,
                         const Launcher& launcher, const std::vector<std::string>& loaded);
 
-/// Throws InvalidArgument if the launcher cannot start ranks of this library. The message names the
-/// launcher and the library.
+/// Throws InvalidArgument if the launcher cannot start ranks that use this library. The message
+/// names the launcher and the library.
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by);
 
 /// Chooses and loads the library. Throws InvalidArgument if none can be loaded, if its ABI is

@@ -17,15 +17,15 @@ struct CallCommunicator {
   Handle comm = 0;
   int rank = 0;
   int size = 1;
-  /// The largest tag that MPI allows. The upper half of the tags is reserved for the bindings' own
-  /// calls.
+  /// The largest tag that MPI allows. MCCL reserves the upper half of these tags for calls that its
+  /// bindings make internally.
   int largest_tag = 0;
   /// Maximum number of elements in one MPI call. Longer data are sent in pieces.
   std::size_t most = 0;
 };
 
-/// First tag of the upper half. The tag before it is used for collectives that are exchanged as
-/// messages, because one MPI call cannot carry them out.
+/// First tag of the upper half of MPI's tags. The tag before it is used for collectives that are
+/// exchanged as messages, because one MPI call cannot carry them out.
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
 /// Converts the call's tag to a tag of MPI. Throws InvalidArgument if the call's tag is too large.

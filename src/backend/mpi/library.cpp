@@ -22,7 +22,8 @@ constexpr const char* kPredefined[] = {"ompi_mpi_op_sum", "ompi_mpi_op_prod", "o
                                        "ompi_mpi_op_bxor"};
 static_assert(std::size(kTypes) == kDTypeCount && std::size(kPredefined) == kPredefinedCount);
 
-/// Sets Open MPI's handles: the addresses of variables in `file`. No-op for other ABIs.
+/// Adds Open MPI's handles, which are the addresses of variables in `file`, to `abi`. Returns other
+/// ABIs unchanged.
 Abi completed(Abi abi, const SharedLibrary& file) {
   if (abi.world != 0) return abi;
   const auto handle = [&](const char* name) {
@@ -119,8 +120,8 @@ int MpiLibrary::largest_tag(Comm comm) const {
   void* value = nullptr;
   int found = 0;
   Comm_get_attr(comm, abi_.tag_bound, static_cast<void*>(&value), &found);
-  return found ? *static_cast<int*>(value) : 32767;  // the least value of MPI_TAG_UB that MPI
-                                                     // allows
+  // Without the attribute, assume the smallest value of MPI_TAG_UB that MPI allows.
+  return found ? *static_cast<int*>(value) : 32767;
 }
 
 Handle MpiLibrary::duplicate(Comm comm) const {
@@ -140,8 +141,8 @@ Handle MpiLibrary::create_group(Comm comm, const int* ranks, int count, int tag)
 }
 
 Handle MpiLibrary::create_long_type(std::size_t bytes) const {
-  // The first part consists of pieces of 1 GiB, few enough for an int. The second part is the rest,
-  // in bytes.
+  // The first part of the type consists of pieces of 1 GiB, so that their number fits an int. The
+  // second part consists of the remaining bytes.
   constexpr std::size_t kPiece = std::size_t{1} << 30;
   Handle piece = 0, whole = 0;
   Type_contiguous(static_cast<int>(kPiece), abi_.byte, &piece);

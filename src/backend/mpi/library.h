@@ -1,4 +1,4 @@
-// An MPI library of any ABI, loaded at run time.
+// An MPI library of any supported ABI (see abi.h), loaded at run time.
 #pragma once
 
 #include <cstddef>
@@ -82,8 +82,8 @@ struct CollectiveFunction {
   Function<Arguments..., Handle> waits;
 };
 
-/// The functions have MPI's names, without the prefix MPI_. Thread-safe as far as the thread level
-/// of MPI allows.
+/// The functions of an MPI library, with MPI's names without the prefix MPI_. Thread-safe as far as
+/// the thread level of MPI allows.
 class MpiLibrary {
   using In = const void*;
   using Out = void*;
@@ -120,13 +120,14 @@ class MpiLibrary {
   /// int.
   Type create_long_type(std::size_t bytes) const;
 
-  /// Creates the operations that operation() returns. Must be called after MPI is initialised. The
-  /// operations are never freed.
+  /// Creates the MPI_Ops that operation() returns, which are never freed. Must be called after MPI
+  /// is initialised.
   void create_operations();
-  /// Returns the operation for a combination that supports() allows; for avg and premul_sum, the
-  /// operation for sum. Uses MPI's predefined operation if it gives the same result as MCCL's
-  /// kernel. Otherwise the kernel is registered with MPI: for 16-bit floats, for bool, and for min
-  /// and max of floats, which keep NaN.
+  /// Returns the MPI_Op of a type and a reduction, which supports() must allow. The MPI_Op of avg
+  /// and premul_sum is that of sum. MPI's predefined operations are used where they give the same
+  /// result as MCCL's kernels. Elsewhere, the kernel is registered with MPI: for all reductions of
+  /// 16-bit floats and of bool, and for min and max of all floats, because MCCL's min and max
+  /// propagate NaN.
   Op operation(DType dtype, ReduceKind kind) const {
     return operations_[static_cast<int>(dtype)][static_cast<int>(kind)];
   }
@@ -144,9 +145,9 @@ class MpiLibrary {
     call.waits(arguments...);
     return abi_.no_request;
   }
-  /// Returns true if the request has completed. MPI has then released it, `request` is reset, and
-  /// `arrival` is filled in unless it is null. If this throws, the request has completed with an
-  /// error.
+  /// Returns true if the request has completed. MPI has then released the request and reset
+  /// `request`, and `arrival`, if not null, describes the message. Throws if the request has
+  /// completed with an error.
   bool test(Request& request, Arrival* arrival) const;
 
   /// Throws the error of the MPI function `function`, which has returned `code`.

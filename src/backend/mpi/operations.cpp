@@ -10,8 +10,8 @@
 namespace mccl::mpi {
 namespace {
 
-/// Function that MPI calls with two operands of `length` elements. The result replaces the second.
-/// `dtype` and `kind` are template parameters, because MPI does not pass them.
+/// Function that MPI calls with two operands of `length` elements. The result replaces the second
+/// operand. `dtype` and `kind` are template parameters, because MPI does not pass them.
 template <int dtype, int kind>
 void combine(void* in, void* in_and_out, int* length, void*) {
   kernels::reduce(static_cast<DType>(dtype), static_cast<ReduceKind>(kind), in, in_and_out,
@@ -32,7 +32,8 @@ constexpr auto table(std::integer_sequence<int, dtypes...>) {
 
 constexpr auto kCombine = table(std::make_integer_sequence<int, kDTypeCount>());
 
-/// Returns MPI's operation that gives the same result as the kernel, if there is one.
+/// Returns MPI's predefined operation that gives the same result as MCCL's kernel. Returns
+/// std::nullopt if there is none.
 std::optional<Predefined> predefined_of(DType dtype, ReduceKind kind) {
   using enum Predefined;
   if (dtype == DType::boolean || dtype == DType::f16 || dtype == DType::bf16) return {};

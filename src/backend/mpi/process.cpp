@@ -92,8 +92,8 @@ MpiProcess::MpiProcess() : library_(find_library(process_environment())), thread
 }
 
 void MpiProcess::start(const ContextOptions& options) {
-  // The thread's job has its own copy of the settings, because it may still run after the wait
-  // below has timed out.
+  // The job on the thread has its own copy of the settings, because the job may still run after the
+  // wait below has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
       std::future_status::ready) {
@@ -158,8 +158,9 @@ void MpiProcess::set_up(const Config& config) {
   if (size_ > 1) find_meeting_place(config);
 }
 
-/// Rank 0 serves the store at MCCL_ROOT or, if that is not set, at a free port. That port is on the
-/// loopback interface if all ranks are on one host. Rank 0 broadcasts the address and the key.
+/// Connects to the job's store. Rank 0 serves the store at MCCL_ROOT or, if that is not set, at a
+/// free port, on the loopback interface if all ranks are on one host. Rank 0 broadcasts the address
+/// and the key of the store.
 void MpiProcess::find_meeting_place(const Config& config) {
   struct Place {
     char root[512];
@@ -237,8 +238,8 @@ void MpiProcess::depart() {
 }
 
 /// Called when the process ends. MPI_Finalize blocks until all ranks call it, so it is called only
-/// once all ranks have reached a barrier here. It must not be omitted: a launcher kills the whole
-/// job if one rank exits without it.
+/// once all ranks have reached a barrier here. MPI_Finalize must not be omitted: a launcher kills
+/// the whole job if one rank exits without it.
 void MpiProcess::end() {
   if (joined_ || library_->finalized()) return;
   const bool was_over = is_over();
@@ -249,7 +250,7 @@ void MpiProcess::end() {
     library_->Ibarrier(control_, &all_end);
     Clock::time_point limit = Clock::time_point::max();
     for (int look = 0; !library_->test(all_end, nullptr); ++look) {
-      // After a failure, some rank may never reach the barrier.
+      // After a failure, another rank may never reach the barrier, so limit the wait.
       if (trouble_ && limit == Clock::time_point::max()) limit = Clock::now() + kForTheOthers;
       if (Clock::now() > limit) return depart();
       if (look > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));

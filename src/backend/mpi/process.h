@@ -34,14 +34,15 @@ class MpiProcess {
   int size() const { return size_; }
   ThreadLevel level() const { return level_; }
 
-  /// The store where the engines of all ranks meet, and the key with which they authenticate each
-  /// other. Both are new for each run of the job. If there is only one rank, the store is null and
-  /// the key is empty.
+  /// The store through which the engines of all ranks find each other, and the key with which they
+  /// authenticate each other. Both are new for each run of the job. If there is only one rank, the
+  /// store is null and the key is empty.
   const std::shared_ptr<Store>& store() const { return store_; }
   const std::string& key() const { return key_; }
 
-  /// Runs `body`, which calls MPI. Below MPI_THREAD_SERIALIZED it runs on the thread that
-  /// initialised MPI. Otherwise it runs on this thread: at MPI_THREAD_SERIALIZED, under a lock.
+  /// Runs `body`, which calls MPI. If MPI's thread level is below MPI_THREAD_SERIALIZED, `body`
+  /// runs on the thread that initialised MPI. Otherwise it runs on this thread; at
+  /// MPI_THREAD_SERIALIZED, a lock is held meanwhile.
   template <typename Body>
   void call(const Body& body) {
     if (level_ == ThreadLevel::multiple) return body();
@@ -59,8 +60,8 @@ class MpiProcess {
   /// Forbids all further MPI calls. Needed if MPI still has pointers to memory that the program is
   /// about to reuse, because any MPI call may write to that memory.
   void end_for_good(const std::string& reason);
-  /// Records a failure, after which some rank may never reach MPI_Finalize. When this process ends,
-  /// it then waits only for a limited time for the other ranks.
+  /// Records a failure, after which another rank may never reach MPI_Finalize. When this process
+  /// ends, it therefore waits for the other ranks only for a limited time.
   void note_trouble() { trouble_ = true; }
 
  private:

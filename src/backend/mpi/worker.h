@@ -1,4 +1,5 @@
-// A thread for MPI calls that the caller's thread is not allowed to make, or must not block in.
+// A thread that makes MPI calls which the caller's thread is not allowed to make, or in which it
+// must not block.
 #pragma once
 
 #include <condition_variable>

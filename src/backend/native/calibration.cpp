@@ -27,11 +27,11 @@ namespace {
 
 using schedule::Facts;
 
-/// The model of a window is fitted to the times of all_reduces of two sizes. The constants are
-/// these sizes in bytes, and the numbers of calls. The small size takes one cache line. At the
-/// cached size, moving the bytes takes longer than synchronising, but the data stay in cache. The
-/// warm-up calls of the cached size fill the window once and complete the trial that chooses how to
-/// write (write_choice.h).
+/// The cost model of a window is fitted to the times of all_reduces of two sizes. kSmall and
+/// kCached are these sizes in bytes; the other constants are numbers of calls. Data of the small
+/// size fit one cache line. At the cached size, moving the bytes takes longer than synchronising,
+/// but the data stay in cache. The warm-up calls of the cached size fill the window once and
+/// complete the trial that chooses how to write (write_choice.h).
 constexpr std::size_t kSmall = 8;
 constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
@@ -49,12 +49,12 @@ constexpr int kWrites = 5;
 constexpr std::size_t kRow = 17;
 constexpr std::size_t kRowPiece = 64;
 constexpr int kRowTimes = 8;
-/// Number of floats that are added up, or converted to bf16 and back; they fit easily into a core's
-/// cache.
+/// Number of floats that one measurement adds up, or converts to bf16 and back. They fit easily
+/// into a core's cache.
 constexpr std::size_t kComputed = std::size_t{16} << 10;
 constexpr int kComputedTimes = 4;
-/// Size in bytes of the message that measures the rate of a link. Sending it takes only some
-/// milliseconds even in a slow network.
+/// Size in bytes of the messages with which the rate of a link is measured. Sending one takes only
+/// some milliseconds even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
 
 /// A measured fact. If `unit` is not empty, the fact is logged, multiplied by `scale`.
@@ -148,7 +148,7 @@ class Calibration {
     }
     if (config.link_latency_us > 0) facts.latency_s = config.link_latency_us * 1e-6;
     if (config.link_gbit > 0) facts.bytes_per_s = config.link_gbit * 1e9 / 8;
-    // The figures are the same on all ranks, so rank 0 logs them.
+    // The measured values are the same on all ranks, so only rank 0 logs them.
     if (!figures.empty() && engine_->rank() == 0)
       engine_->log().info("measured: {}", fmt::join(figures, ", "));
     engine_->learn(std::move(facts));
@@ -158,9 +158,9 @@ class Calibration {
   double ranks_per_core() const { return std::max(1.0, engine_->ranks_per_core()); }
 
   /// Returns the two ranks, among them this one, that measure a link together. If there are several
-  /// nodes, the two ranks lie on different nodes. Ranks are ordered by their index in their nodes,
-  /// and two successive ranks form a pair. Empty for a rank without a partner, which measures
-  /// nothing.
+  /// nodes, the two ranks lie on different nodes. All ranks are ordered by their index in their
+  /// nodes, and each two successive ranks form a pair. Returns an empty list on a rank without a
+  /// partner, which measures nothing.
   std::vector<int> my_pair() const {
     std::vector<int> order(static_cast<std::size_t>(engine_->size()));
     std::iota(order.begin(), order.end(), 0);
@@ -270,7 +270,7 @@ class Calibration {
     measured.memory_bytes_per_s = memory_rate(group);
   }
 
-  /// Measures the rate of sums of floats, for the comparison with codecs.
+  /// Measures the rate at which this rank adds floats, with which the rate of a codec is compared.
   static double reduce_rate() {
     const std::vector<float> added(kComputed, 1.5F);
     std::vector<float> sum(kComputed, 0.5F);

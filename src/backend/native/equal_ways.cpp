@@ -15,8 +15,8 @@
 namespace mccl::native {
 namespace {
 
-/// Another route replaces the first one only if it takes less than this fraction of the first one's
-/// time. Smaller differences may be noise.
+/// Another route replaces a pair's first route only if its time is below this fraction of the first
+/// route's time. Smaller differences may be noise.
 constexpr double kClearly = 0.8;
 /// Routes are compared by the time that a message of this many bytes would take.
 constexpr double kBytes = 256 << 10;
@@ -30,9 +30,9 @@ double seconds_of(const PairFigures& figures) {
   return figures.latency_s + kBytes / std::max(1.0, figures.bytes_per_s);
 }
 
-/// Returns the number of routes of each pair that has several. The first rank of a key is the
-/// higher one, which dials. Each entry of `cards` is the text of one rank, with "peer count" for
-/// each such pair that it dials. The result is the same on all ranks.
+/// Returns the number of routes of each pair of ranks that has several routes. The first rank of a
+/// key is the higher one, which dials. `cards` holds one text per rank, with "peer count" for each
+/// such pair in which that rank dials. The result is the same on all ranks.
 std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
   std::map<Pair, int> counts;
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {

@@ -17,8 +17,8 @@ namespace {
 /// count.
 constexpr std::size_t kMostRemembered = 256;
 
-/// Returns the ranks of `parent` that passed this color, ordered by key and then by rank; none for
-/// a negative color. All ranks of `parent` must call it.
+/// Returns the ranks of `parent` that passed this color, ordered by key and then by rank. Returns
+/// an empty list for a negative color. All ranks of `parent` must call it.
 std::vector<int> ranks_of_color(Group& parent, int color, int key) {
   struct Choice {
     std::int32_t color;
@@ -93,9 +93,9 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
   return wanted.if_faster && !is_faster(request, coding) ? Coding() : coding;
 }
 
-/// True if the call is faster with the codec. All ranks get the same result, because they use the
-/// same facts. Always false for types other than f32: programs use longer types for their
-/// precision.
+/// True if the cost model predicts that the codec makes the call faster. All ranks get the same
+/// result, because they use the same facts. Returns false for types other than f32: programs choose
+/// longer types for their precision.
 bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
   if (request.call.dtype != DType::f32) return false;
   const std::lock_guard lock(mutex_);
@@ -130,10 +130,11 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
   engine::Task task;
   static_cast<Request&>(task) = request;
+  if (options.site) task.call.site = options.site->number;
   const bool is_message = !is_collective(request.call);
   if (carrier_ && is_message) carrier_->check(task);
   if (!is_message) task.unit = setup_->unit;
-  // Messages are never compressed, but a codec in the options of a message is an error.
+  // Messages are never compressed. For a message, coding_of() only refuses a codec in the options.
   if (!is_message || options.compression) task.call.coding = coding_of(request, options);
   warn_of_loss(task.call.coding, options);
   if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);

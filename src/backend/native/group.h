@@ -29,10 +29,11 @@ class NativeGroup;
 
 /// Properties that all groups of a context share.
 struct GroupSetup {
-  /// Gives a group a device path, or lets MPI carry its calls. Null if neither is used. The second
-  /// argument is the group's timeout.
+  /// Gives a new group a device path, or lets MPI carry its calls. Null if the context uses
+  /// neither. The second argument is the group's timeout.
   std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
-  /// Computes reductions in place of the host's kernels; null if no unit is used.
+  /// Computes reductions in place of the host's kernels, on a GPU or with Accelerate (see units.h);
+  /// null if the settings request neither.
   std::shared_ptr<kernels::Unit> unit;
   /// True if calls are staged even on memory that a Mac's GPU shares with the host.
   bool stages_always = false;
@@ -40,7 +41,7 @@ struct GroupSetup {
 
 /// Calls on device memory run on the devices if the group has a path that supports them. Otherwise
 /// they go through the group's queue of ordered calls, which copies the data to host memory and
-/// back. Calls on host memory go to the engine immediately, unless an earlier call is still in the
+/// back. Calls on host memory go to the engine immediately if no earlier call is still in the
 /// queue. Thread-safe.
 class NativeGroup final : public Group {
  public:
@@ -56,10 +57,10 @@ class NativeGroup final : public Group {
   /// Sets the properties that the context's groups share. Must be called before the first call.
   /// Groups that split() and shrink() make from this group use the same setup.
   void set_up(std::shared_ptr<const GroupSetup> setup);
-  /// Sets the path. Collectives that it supports (see Path::way_for) use it, except in batches.
-  /// Must be called before the first call.
+  /// Sets the device path. Collectives that the path supports (see Path::way_for) use it, except in
+  /// batches. Must be called before the first call.
   void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
-  /// Sets the object that logs a warning if calls on GPU memory ignore the group's compression.
+  /// Sets the object through which the group warns that calls on GPU memory ignore its compression.
   /// Must be called before the first call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }
   /// Lets MPI carry out the group's calls on host memory. All ranks of the group must call this;
@@ -137,8 +138,8 @@ class NativeGroup final : public Group {
 
   // Defined in group_calls.cpp:
   Arguments arguments() const { return {rank(), size()}; }
-  /// `on_device` is the request to use if a device path runs the call. Null if it does not differ
-  /// from `request`.
+  /// `on_device` is the request to use if a device path runs the call; null if that is `request` as
+  /// well.
   Work begin(const Request& request, const CallOptions& options,
              const Request* on_device = nullptr);
   Work begin_sum(const Request& request, const CallOptions& options);
@@ -147,7 +148,7 @@ class NativeGroup final : public Group {
   Work begin_directly(direct::Path& way, const Request& request, const CallOptions& options);
   staged::OrderedCalls& ordered_calls();
 
-  /// The codec that the call uses on the wire.
+  /// Returns the codec that the call uses on the wire; empty if the data are sent exactly.
   Coding coding_of(const Request& request, const CallOptions& options) const;
   bool is_faster(const Request& request, const Coding& coding) const;
   void warn_of_loss(const Coding& coding, const CallOptions& options);

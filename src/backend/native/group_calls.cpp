@@ -47,8 +47,8 @@ Work NativeGroup::begin(const Request& request, const CallOptions& options,
   return ordered_calls().enqueue(request, options);
 }
 
-/// Throws if the stream is being captured. To connect the devices, the ranks make calls on host
-/// memory, allocate memory and measure. A graph can record none of these actions.
+/// Throws if the stream is being captured. In order to connect the devices, the ranks make calls on
+/// host memory, allocate memory and measure times, and a graph cannot record any of these actions.
 void NativeGroup::refuse_capture(const Request& request, const CallOptions& options) const {
   const Device device = device_of(request);
   if (!device::depot_of(device)->accelerator().is_capturing(options.stream)) return;
@@ -58,9 +58,9 @@ void NativeGroup::refuse_capture(const Request& request, const CallOptions& opti
                   name_of(request.call.collective), name()));
 }
 
-/// Returns the path that runs the call; null if the call goes through the host. Kernels of the path
-/// may wait for a rank that has left. Only the engine detects a lost rank, so a failure of the
-/// group must abort the path.
+/// Returns the path that runs the call; null if the call goes through the host. Only the engine
+/// detects that a rank is lost, and kernels of the path may wait for that rank. Therefore arranges
+/// that a failure of the group aborts the path.
 direct::Path* NativeGroup::way_for(const Request& request, const CallOptions& options) {
   if (!path_ || options.fence || options.compression || batch_is_open()) return nullptr;
   if (request.in.device.kind == DeviceKind::metal || request.out.device.kind == DeviceKind::metal)
@@ -97,6 +97,7 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   }
   device::SerialQueue& queue = *path_->queue();
   const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
+  engine_->record_enqueued(*state_, request, way.algorithm(), options.site);
   if (options.caller_waits || queue.accelerator().is_capturing(options.stream)) {
     queue.run_on(options.stream, options.stream_may_go, enqueue);
     return {};

@@ -11,16 +11,17 @@
 namespace mccl::native {
 namespace {
 
-/// Sizes in bytes of the first and the last message. The first message is so large that its time
-/// depends on the rate of a slow cable, not on the buffers along that cable. Sizes grow until a
-/// message takes kLongEnough seconds, so that a fast cable shows its rate as well.
+/// Minimum and maximum size in bytes of the messages that measure the rate. The smallest message is
+/// so large that its time depends on the rate of a slow cable, not on the buffers along that cable.
+/// Sizes grow until a message takes kLongEnough seconds, so that the rate of a fast cable is
+/// measured as well.
 constexpr std::size_t kFirst = std::size_t{256} << 10;
 constexpr std::size_t kMost = std::size_t{16} << 20;
 constexpr double kLongEnough = 0.02;
 constexpr int kSmallTimes = 10;
-/// A slow trial is repeated, because the cause may be the processor instead of the cable. The
-/// limits are the number of trials per size and their total time in seconds, because other ranks
-/// wait during the trials.
+/// A slow trial is repeated, because the cause may be the processor instead of the cable.
+/// kLargeTimes limits the number of trials per size, and kLongestOfSize their total time in
+/// seconds, because other ranks wait during the trials.
 constexpr int kLargeTimes = 3;
 constexpr double kLongestOfSize = 0.2;
 

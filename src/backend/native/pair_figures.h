@@ -13,7 +13,8 @@
 
 namespace mccl::native {
 
-/// Time limit for measurements at the start of a job. It is generous, because a peer may be slow.
+/// Time limit for each measurement at the start of a job. It is generous, because a peer may be
+/// slow.
 inline constexpr std::chrono::seconds kPatience{30};
 
 using Pair = std::pair<int, int>;
@@ -31,21 +32,21 @@ double there_and_back(Group& pair, std::span<std::byte> data, std::size_t there,
 /// can be measured at the same time. The result is the same on all ranks.
 std::vector<Pair> in_rounds(std::set<Pair> pairs);
 
-/// Measures the latency and rate between two ranks by messages, over links made for this purpose.
-/// Both ranks must call it; only the result on the first rank is meaningful. `what` names the
-/// measurement, is used once per pair, and must be the same on both ranks.
+/// Measures the latency and rate between two ranks by messages, over links that are created for
+/// this measurement. Both ranks must call it; only the result on the first rank is meaningful.
+/// `what` names the measurement, is used once per pair, and must be the same on both ranks.
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what);
 
 /// Measures the latency and rate of every pair of ranks that cables join, by messages along these
-/// cables. All ranks must call it, and all get the same figures. No-op if every rank reaches every
-/// other directly.
+/// cables. All ranks must call it, and all get the same measured values. No-op if every rank can
+/// connect to every other rank directly.
 void measure_cables(const std::shared_ptr<engine::Engine>& engine);
 
 /// Some pairs of ranks have several routes that the operating system considers equivalent. Measures
 /// each of these routes, and makes later links use the best one. All ranks must call it, because
 /// they exchange their numbers of routes. Ranks without such a pair measure nothing. Logs the
-/// figures at INFO.
+/// measured values at INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

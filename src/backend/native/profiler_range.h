@@ -8,8 +8,8 @@
 namespace mccl::native {
 
 /// A range in the timeline of the current thread, with the name of a call and its size in bytes. It
-/// begins with the object and ends with it. Costs a nanosecond if the process runs under no
-/// profiler, and in builds without the headers of NVTX.
+/// begins when the object is constructed and ends when it is destroyed. Costs a nanosecond if the
+/// process runs under no profiler, and in builds without the headers of NVTX.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const engine::Request& request) noexcept : is_shown_(may_be_shown()) {

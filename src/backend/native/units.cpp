@@ -16,7 +16,7 @@
 namespace mccl::native {
 namespace {
 
-/// Passes each reduction to the first unit that supports it.
+/// A unit that passes each reduction to the first of several units that supports it.
 class Several final : public kernels::Unit {
  public:
   explicit Several(std::vector<std::shared_ptr<kernels::Unit>> units) : units_(std::move(units)) {}

@@ -43,7 +43,7 @@ double WindowFit::cached_bytes_per_s(std::size_t bytes, double longer) const {
   return facts_.cached_bytes_per_s / std::max(kLeastTimesAsLong, longer / expected);
 }
 
-/// Returns the value of the fact at which a small call is predicted to take `seconds`.
+/// Returns the value of `fact` with which the model predicts `seconds` for a small call.
 double WindowFit::solve(double Facts::*fact, Collective collective, double seconds) const {
   Facts facts = facts_;
   facts.*fact = 0;

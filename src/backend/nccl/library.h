@@ -1,5 +1,5 @@
-// NCCL, loaded at run time. This file declares the parts that are used, so building needs no
-// nccl.h.
+// Loads NCCL at run time. This file declares all functions and types of NCCL that MCCL uses, so a
+// build needs no nccl.h.
 #pragma once
 
 #include <cstddef>

@@ -52,6 +52,7 @@ class NcclPath final : public direct::DevicePath {
 
   std::shared_ptr<direct::Path> split(Group* child, int color, int key) override;
   std::string name() const override { return "nccl"; }
+  std::string_view algorithm() const override { return "nccl"; }
   std::string failure() override;
   void end_calls() noexcept override;
 
@@ -88,7 +89,8 @@ bool NcclPath::supports(const Request& request) const {
          (type_of(request.call.dtype) >= 0 && op_of(request.call.dtype, request.call.kind) >= 0);
 }
 
-/// Returns the reason if the ranks cannot use NCCL; otherwise empty. The same on all ranks.
+/// Returns the reason if the ranks cannot use NCCL, and an empty string otherwise. All ranks must
+/// call it, and all get the same result.
 std::string NcclPath::objection() {
   struct Offer {
     direct::DeviceIdentity card;
@@ -184,8 +186,8 @@ void NcclPath::begin_as_part(Device device) {
       group().name(), own_queue_->accelerator().name(), nccl_.described());
 }
 
-/// Waits until NCCL has completed the asynchronous `call`, which returned `result`. Throws NCCL's
-/// error.
+/// Waits until NCCL has completed the asynchronous `call`, which returned `result`. Throws if the
+/// call fails or exceeds the group's timeout, or if the path is aborted.
 void NcclPath::settle(Result result, const char* call) {
   const Clock::time_point deadline =
       options_.timeout.count() > 0 ? Clock::now() + options_.timeout : Clock::time_point::max();
@@ -249,8 +251,8 @@ void NcclPath::begin(const Request& r, void* stream) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-/// Replaces a collective that NCCL lacks by sends and receives, or by one reduction per rank. The
-/// caller puts these NCCL calls in one NCCL group, so that they start together.
+/// Carries out a collective that NCCL lacks by sends and receives, or by one reduction per rank.
+/// The caller must put these NCCL calls in one NCCL group, so that they start together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const ElementForm move = moved(r.call.dtype);
   const Shares given = shares_of(r, group().size());

@@ -17,19 +17,21 @@ namespace mccl::staged {
 
 class OrderedCalls;
 
-/// Thread-safe. The phases are: waiting (for its fence, its input or an earlier call), started (the
-/// call on host memory runs), returning (the device copies the output) and over.
+/// Thread-safe. A call passes through these phases: waiting (for its fence, its input or an earlier
+/// call), started (the call on host memory runs), returning (the device copies the output) and
+/// over.
 class StagedCall final : public detail::WorkState, public Returning {
  public:
-  /// Starts the copy of the input if `request` needs one. `early`: true if the call may start
-  /// before all of its input has arrived (see engine::Conveyor). Throws InvalidArgument.
+  /// If the input is on a device and the call has no fence, starts to copy the input to host
+  /// memory. `early`: true if the call may start before all of its input has arrived (see
+  /// engine::Conveyor). Throws InvalidArgument.
   StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& request,
              const CallOptions& options, int rank, Clock::time_point deadline, bool early);
 
   /// True if the call on host memory may start.
   bool arrived() const;
-  /// The error of the fence or of a copy, with which the call must fail instead of starting; null
-  /// if there is none.
+  /// The error of the fence or of a copy; null if there is none. A call with an error must fail
+  /// instead of starting.
   std::exception_ptr failure() const;
   bool expired(Clock::time_point now) const { return now >= deadline_; }
   /// Marks the call as part of an open batch. While the batch is open, waiting for the call throws.

@@ -14,11 +14,11 @@
 namespace mccl::staged {
 namespace {
 
-/// After this time without a call, a queue releases the pinned memory that was not used during that
+/// After this time without a call, a queue releases the pinned memory that was not used during this
 /// time.
 constexpr std::chrono::seconds kIdle{30};
 
-/// State of the Work of a call that could not start.
+/// State of the Work of a call that could not start. The Work has failed from the beginning.
 class FailedState final : public detail::WorkState {
  public:
   explicit FailedState(std::exception_ptr error) { static_cast<void>(finish(std::move(error))); }
@@ -126,8 +126,8 @@ void OrderedCalls::start(const Batch& batch, Starts& started) {
 
 /// Starts the calls that are ready, in order. If the deadline of the next call passes before its
 /// input has arrived, removes that call from the queue and returns it. In a failed group, calls
-/// start without their input and report the failure. No-op on a thread with an open batch of its
-/// own, since calls started there would be held back until the batch ends.
+/// start without their input and report the failure. No-op on a thread with an open batch, because
+/// the group would hold back calls that are started on this thread until the batch ends.
 OrderedCalls::CallPtr OrderedCalls::start_ready(Starts& started) {
   const std::lock_guard lock(mutex_);
   if (group_ && group_->batch_is_open()) return nullptr;
@@ -205,7 +205,8 @@ bool OrderedCalls::finish_returning() {
 }
 
 /// Waits up to 1 ms for a running call; meanwhile this thread drives the engine. Callers with GPU
-/// memory seldom wait on the host, and an engine that no thread drives sleeps sooner.
+/// memory seldom wait on the host, so without this thread no thread would drive the engine, which
+/// would then go to sleep sooner.
 void OrderedCalls::help_running() {
   constexpr std::chrono::milliseconds kSlice{1};
   Work work;

@@ -27,7 +27,7 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
   explicit OrderedCalls(native::NativeGroup& group) : group_(&group) {}
   ~OrderedCalls();
 
-  /// True if calls wait in the queue, so that a call on host memory must wait behind them.
+  /// True if calls wait in the queue. A new call on host memory must then wait behind them.
   bool is_busy() const { return attention_.load(std::memory_order_acquire) != 0; }
 
   Work enqueue(const Request& request, const CallOptions& options);
@@ -37,7 +37,8 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
 
   /// Starts all calls that are ready.
   void advance();
-  /// Makes the queue poll `call` until it has ended. Returns false if the queue is closed.
+  /// Makes the queue's thread poll `call` until the call has ended. Returns false if the queue is
+  /// closed.
   bool look_after(std::shared_ptr<Returning> call);
 
   /// Closes the queue when the group is destroyed. Calls that have not started fail.

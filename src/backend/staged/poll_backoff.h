@@ -1,5 +1,5 @@
-// Pauses between polls for the end of a device's work. The device reports the end only by a write
-// to memory, so the host must poll.
+// Decides how long the host pauses between two polls for the end of a device's work. The device
+// reports the end only by a write to memory, so the host must poll.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace mccl::staged {
 
 /// Polls without a pause for 100 us. Then sleeps between polls for a sixteenth of the time waited
-/// so far, at least 20 us and at most 500 us. A long wait thus costs little CPU time, and its end
-/// is noticed with little delay.
+/// so far, at least 20 us and at most 500 us. A long wait thus costs little CPU time, and the host
+/// notices the end of the work with little delay.
 class PollBackoff {
  public:
   bool naps() const { return Clock::now() - since_ >= kAtOnce; }
@@ -34,7 +34,7 @@ class PollBackoff {
   Clock::time_point since_ = Clock::now();
 };
 
-/// A call whose host side has ended while its device may still be working.
+/// A call for which the host has nothing more to do, although its device may still be working.
 class Returning {
  public:
   virtual ~Returning() = default;

@@ -14,8 +14,8 @@
 namespace mccl::staged {
 namespace {
 
-/// Maximum number of pieces into which the data of a call are cut. Each piece costs the device a
-/// few microseconds in addition to the copy.
+/// Maximum number of pieces into which Stage::cut() divides the data of a call. Each piece costs
+/// the device a few microseconds in addition to the copy.
 constexpr std::size_t kMostPieces = 32;
 
 void check_same_device(const Request& request) {
@@ -37,8 +37,8 @@ void require_there(const device::Accelerator& accelerator, const Request& reques
       fmt::format("{}: {} {}", name_of(request.call.collective), argument, objection));
 }
 
-/// True if this rank contributes data. In a broadcast, only the root does: on the other ranks, `in`
-/// is the output.
+/// True if this rank contributes data. In a broadcast, only the root contributes data: on the other
+/// ranks, `in` is the same memory as `out`.
 bool gives(const Request& request, int rank) {
   return request.in.count > 0 &&
          (request.call.collective != Collective::broadcast || request.call.root == rank);
@@ -176,8 +176,8 @@ device::HostBounce::Trip Stage::stand_in(Request& request, int rank) {
   trip.input_bytes = lies_on_device(in) && gives(request, rank) ? in.bytes() : 0;
   trip.output_bytes = takes ? out.bytes() : 0;
   if (both && (request.in_place || fold_in_place(request))) {
-    // Input and output share one block. In place, they keep their relative offsets; otherwise the
-    // sum overwrites its input.
+    // Input and output share one block of host memory. If the call is in place, they keep their
+    // relative offsets. Otherwise the sum overwrites its input.
     const auto* const from = static_cast<const std::byte*>(in.data);
     const auto* const to = static_cast<const std::byte*>(out.data);
     const std::byte* const first = request.in_place ? std::min(from, to) : from;

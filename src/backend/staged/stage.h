@@ -20,7 +20,8 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
 }
 
 /// Holds the pinned memory of one call, and the HostBounce that copies data to that memory and
-/// back. A call on host memory that only waits for a fence has neither. Not thread-safe.
+/// back. A call on host memory that only waits for a fence needs no memory and no HostBounce. Not
+/// thread-safe.
 class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into a request on host memory. The device copies the input to
@@ -36,17 +37,18 @@ class Stage final : public engine::Conveyor {
   bool may_start();
   std::size_t arrived() const override;
   std::size_t piece_of_output() const override { return piece_; }
-  /// No-op for output that lies on the host.
+  /// Allows the first `bytes` of the output to be copied to the device. No-op for output in host
+  /// memory.
   void deliver(std::size_t bytes) override {
     if (trip_.output_bytes != 0) bounce_->release(bytes);
   }
   /// Must be called when the call on host memory has ended.
   void finish(bool failed);
   bool ended();
-  /// The error of the copies; null if there is none.
+  /// The error of the fence or of a copy; null if there is none.
   std::exception_ptr failure() const { return failure_; }
 
-  /// True if streams can wait for the end of the call.
+  /// True if lead() can make a stream wait for the end of the call.
   bool leads() const { return bounce_ && bounce_->leads(); }
   void lead(void* stream) { bounce_->lead(stream); }
 

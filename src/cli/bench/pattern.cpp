@@ -147,7 +147,7 @@ double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, st
   return 0;
 }
 
-/// Combines two components. Every operation is exact, as the header explains.
+/// Combines two components. Every operation is exact (see pattern.h).
 double combined(DType dtype, ReduceKind kind, double a, double b) {
   const auto bits = [](double value) { return static_cast<std::int64_t>(value); };
   const bool is_bool = dtype == DType::boolean;

@@ -41,7 +41,8 @@ class Pattern {
 /// factor of at most 4.
 using Most = std::uint64_t;
 inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
-/// Limit that keeps numbers within the range of every codec, including fp16.
+/// Limit for sums that a codec may round. It keeps all numbers within the range of every codec,
+/// including fp16.
 inline constexpr Most kMostRounded = 4096;
 
 /// Data that one rank contributes to a reduction. The factor of a premul_sum must be kPremulFactor.

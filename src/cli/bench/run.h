@@ -13,10 +13,10 @@ namespace mccl::cli::bench {
 /// throws Error if elements were wrong or if the requested algorithm does not support a call.
 void run_rank(Context& context, const Options& options, bool one_host);
 
-/// Runs this program with `arguments` in `ranks` processes of this machine, bound to cores as
-/// `mccl launch` does by default. The processes inherit the standard output and error of this
-/// process. `command` begins each message of the launcher. Returns 0, or 1 if a rank failed. If a
-/// signal to this process ends the job, the same signal then kills this process.
+/// Runs this program with `arguments` in `ranks` processes of this machine, each bound to one core
+/// if there are enough cores. The processes inherit the standard output and error of this process.
+/// `command` begins each message of the launcher. Returns 0, or 1 if a rank failed. If a signal to
+/// this process ends the job, the same signal then kills this process.
 int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace mccl::cli::bench

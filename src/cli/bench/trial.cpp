@@ -23,7 +23,7 @@ constexpr std::uint64_t kMost = 1'000'000;
 /// Calls that take less than this time, in seconds, are also timed in a batch, because reading the
 /// clock around each call would affect its time.
 constexpr double kShortCall = 20e-6;
-/// Share of Options::seconds that the warm-up takes.
+/// The warm-up ends when one of its batches takes this share of Options::seconds.
 constexpr double kWarmupShare = 0.1;
 
 /// Numbers of calls to time.

@@ -39,8 +39,9 @@ struct Timing {
 /// and its clock.
 Timing measure(Group& group, const std::function<void()>& call, const Options& options);
 
-/// Returns the smallest sample that is at least as large as the fraction `share` of all samples.
-/// Reorders the samples.
+/// Returns a percentile by the nearest-rank method: the smallest sample such that at least the
+/// fraction `share` (0 to 1) of all samples is not larger. Returns 0 without samples. Reorders the
+/// samples.
 double percentile(std::span<double> samples, double share);
 
 /// Owns page-aligned memory.

@@ -19,7 +19,8 @@ namespace {
 
 using cluster::SetupStep;
 
-/// Reads a line of standard input. Returns it without its line end, or nothing at the end of input.
+/// Reads a line of standard input. Returns the line without its line end, or nothing at the end of
+/// input.
 std::optional<std::string> line_of_person(Signals& signals) {
   std::string line;
   for (bool ended = false, more = true; more;) {

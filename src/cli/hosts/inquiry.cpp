@@ -29,8 +29,8 @@ constexpr int kCalls = 2;
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
 constexpr std::size_t kMostAnswers = 100'000;
-/// Maximum number of bytes that a host may send about itself. A host that sends more is no longer
-/// queried.
+/// Maximum number of bytes that a host may send until its facts are complete. A host that sends
+/// more is no longer queried.
 constexpr std::size_t kMostSaid = std::size_t{8} << 20;
 
 double now_in_epoch() {

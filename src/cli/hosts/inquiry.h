@@ -44,7 +44,7 @@ std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
 /// the user.
 std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
 
-/// Receives lines that report progress.
+/// Function that receives each line of progress.
 using Say = std::function<void(const std::string& line)>;
 
 /// Requests to each host, or answers from each host. Indexed by host.

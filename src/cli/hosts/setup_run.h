@@ -29,8 +29,8 @@ struct SetupResult {
 /// undo script.
 std::string text_of(const SetupResult& result, const std::string& undo);
 
-/// Throws Error if a host has an earlier set-up that is not confirmed, because the guard of that
-/// set-up will still undo it.
+/// Throws Error if a host has an earlier set-up that is not confirmed, because the guard of the
+/// earlier set-up will undo that set-up.
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 
 /// A set-up to carry out: the steps, and the hosts that they belong to.

@@ -25,7 +25,7 @@ constexpr std::size_t kLongestCharacter = 4;
 constexpr std::size_t kMostComplaint = 8192;
 
 /// Returns the number of bytes in the UTF-8 character that begins with `c`. Returns 0 if no
-/// character begins with it.
+/// character begins with `c`.
 std::size_t character_length(unsigned char c) {
   if (c < 0x80) return 1;
   if (c >= 0xc2 && c < 0xe0) return 2;

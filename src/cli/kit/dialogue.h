@@ -36,7 +36,7 @@ class Lines {
   std::string_view take_lines();
   /// Takes everything up to the last whole character, so that an unfinished line can be shown.
   std::string_view take_characters();
-  /// Takes everything that is left.
+  /// Takes everything that is left, even an unfinished line.
   std::string_view take_rest();
   bool empty() const { return begin_ == end_; }
 

@@ -25,8 +25,9 @@ struct Host {
   std::string python;        ///< Python of the host's ranks; empty: JobRequest::python.
   std::string directory;     ///< Directory of the host's ranks; empty: JobRequest::directory.
   std::map<std::string, std::string> environment;
-  /// Table of RDMA devices for MLX, with an entry for each host in order: null, or the device or
-  /// list of devices that leads to that host. Not an array if the hostfile has no table.
+  /// This host's row of MLX's table of RDMA devices. The row has an entry for each host, in order:
+  /// null, or the device or list of devices that leads to that host. Not an array if the hostfile
+  /// has no such row.
   nlohmann::json rdma;
 };
 

@@ -29,7 +29,7 @@ constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
 [[maybe_unused]] constexpr int kPipeBytes = 1 << 20;
 
-/// The child's ends of its streams.
+/// The child's ends of its standard streams.
 struct Streams {
   Descriptor input;
   Descriptor output;
@@ -138,8 +138,8 @@ const rlimit& files_limit_of_children() {
   return first;
 }
 
-/// Called in the child: resets all signals to their default actions and unblocks them, as a shell
-/// does for a program that it starts.
+/// Resets all signals of the child to their default actions and unblocks them, as a shell does for
+/// a program that it starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;
@@ -172,7 +172,7 @@ void bind_to(const ProcessorSet&) {}
 #endif
 
 /// Executes the program. Called in the child after fork(), where other threads do not exist but may
-/// have held locks, such as the allocator's. So it must not allocate memory.
+/// have held locks, such as the allocator's. So this function must not allocate memory.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
                          const Streams& streams, bool terminal, const rlimit& files,
                          const ProcessorSet& processors) {

@@ -37,7 +37,7 @@ inline constexpr int kSignalBase = 128;
 /// How a process ended.
 struct Exit {
   int status = 0;  ///< Exit status, or 128 + the signal number if the process was killed.
-  /// True if the host was lost, so that the real exit status is unknown.
+  /// True if the connection to the process's host was lost, so the real exit status is unknown.
   bool connection_lost = false;
 
   bool good() const { return status == 0 && !connection_lost; }
@@ -60,7 +60,7 @@ struct ProcessPlan {
   std::vector<std::string> argv;  ///< argv[0] is the path of the program.
   std::string directory = {};     ///< Empty: the current directory.
   std::map<std::string, std::string> environment = {};
-  /// Empty: standard input and output are pipes. Standard error is always a pipe.
+  /// Empty: standard input and output are pipes. Standard error is a pipe even with a terminal.
   std::optional<TerminalPlan> terminal = {};
   /// CPUs that the child may use. Empty: the CPUs that its parent may use.
   std::vector<int> processors = {};

@@ -26,8 +26,8 @@ constexpr int kQuestions = 3;
 constexpr std::chrono::seconds kSilenceOfShells{8};
 /// Number of open files of each shell: standard input, output and error of its process.
 constexpr std::size_t kFilesOfShell = 3;
-/// Number of other open files: output files and, while a shell is started, the shell's ends of its
-/// pipes.
+/// Number of other open files of this process: output files and, while a shell is started, the
+/// shell's ends of its pipes.
 constexpr std::size_t kOtherFiles = 32;
 
 struct Complaint {

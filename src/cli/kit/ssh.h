@@ -24,8 +24,8 @@ enum class SshRole {
 inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
 /// Returns the argv of an ssh that never prompts, and that ends if the server sends nothing for
-/// `silence` and up to four seconds more. `socket` is the path of the shared connection's socket,
-/// or "none" for SshRole::alone. `extra` holds the user's arguments.
+/// `silence`, rounded up to a multiple of 4 s. `socket` is the path of the shared connection's
+/// socket, or "none" for SshRole::alone. `extra` holds the user's arguments.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
@@ -52,8 +52,8 @@ ChildProcess start_shell(const Host& host, const Reaching& reaching);
 /// Raises the limit of open files for `shells` more shells. Throws Error if the system refuses.
 void make_room_for_shells(std::size_t shells);
 
-/// Decides when to retry a login that a server dropped because many arrived together. The pauses
-/// double and are randomised, so that logins dropped together do not collide again.
+/// Decides when to retry a login that a server dropped because many logins arrived together. The
+/// pauses double and are randomised, so that logins dropped together do not collide again.
 class LoginRetry {
  public:
   /// True if a login may begin now.
@@ -73,7 +73,7 @@ class LoginRetry {
   Clock::time_point next_try_ = {};
 };
 
-/// Limits the number of logins in progress, because sshd drops some if many arrive together
+/// Limits the number of logins in progress, because sshd drops some logins if many arrive together
 /// (MaxStartups).
 class Logins {
  public:
@@ -91,7 +91,7 @@ class Logins {
 };
 
 /// Returns the machines that a login involves: the jump hosts and the host itself. `settings` is
-/// the output of `ssh -G`. Empty if the output contains none.
+/// the output of `ssh -G`. Empty if the output names no host.
 std::vector<std::string> machines_of_login(std::string_view settings);
 
 /// Returns the last line of the text, without its line end.

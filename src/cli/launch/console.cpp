@@ -57,7 +57,8 @@ std::string name_of_job(int restarts) {
                      restarts > 0 ? fmt::format("-restart-{}", restarts) : "");
 }
 
-/// Removes and returns the rest of a line whose beginning has already been written.
+/// Removes from `text` the rest of a line whose beginning has already been written, and returns
+/// that rest.
 std::string_view take_end_of_line(std::string_view& text) {
   const std::string_view end = text.substr(0, text.find('\n') + 1);
   const std::string_view taken = end.empty() ? text : end;

@@ -87,8 +87,8 @@ enum class OutputStream { output, error };
 
 class Console {
  public:
-  /// `restarts` is the number of earlier starts of the job. If it is not 0, the name of the log
-  /// folder contains it. Throws InvalidArgument if a log file cannot be created.
+  /// `restarts` is the number of earlier starts of the job. If `restarts` is not 0, the name of the
+  /// log folder contains that number. Throws InvalidArgument if a log file cannot be created.
   Console(int ranks, const ConsoleOptions& options, int restarts);
 
   /// Writes whole lines, or a piece of a line that must be shown now. First ends any unfinished
@@ -172,7 +172,7 @@ class Input {
   bool reading(std::size_t reader) const { return reading_[reader]; }
   /// True if the input has ended and the reader has taken all of it.
   bool exhausted(std::size_t reader) const;
-  /// True if some reader has taken all bytes and no reader lags far behind.
+  /// True if some reader has taken all bytes, and no reader lags 64 MiB or more behind.
   bool wants_more() const;
 
  private:

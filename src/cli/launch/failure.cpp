@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Shortest silence that is reported. The host answers every second, but may miss some beats while
-/// it is busy.
+/// Shortest silence that is reported. The launcher sends a beat every second. A host answers each
+/// beat, but may answer late while it is busy.
 constexpr auto kNotable = 3s;
 
 /// Returns the local time, such as "14:03:22".
@@ -37,7 +37,7 @@ std::string time_of_day(Clock::time_point time) {
 
 constexpr int kLargestSignal = 64;
 
-/// Minimum by which the default silence exceeds the liveness interval, in seconds.
+/// The default of silence_of() exceeds the liveness interval by at least this many seconds.
 constexpr double kLeastMargin = 5;
 
 /// Returns the liveness interval that the rank's variables set, in seconds. Returns the default if

@@ -20,8 +20,8 @@ struct RankFailure {
 };
 
 /// Returns the first cause among failures that were noticed at about the same time. `failures` is
-/// in the order of detection and not empty. A rank that was killed makes others fail, and those
-/// failures may be noticed first. So lost hosts take precedence, then killed ranks.
+/// in the order of detection and not empty. A rank that was killed makes other ranks fail, and
+/// those failures may be noticed first. So lost hosts take precedence, then killed ranks.
 const RankFailure& first_cause(const std::vector<RankFailure>& failures);
 
 /// True if a signal ended the process, as after a crash or a kill command.

@@ -100,8 +100,8 @@ std::vector<std::string> addresses_at(const ValuePath& place, const json& value)
   return addresses;
 }
 
-/// Checks a host's "rdma" list and returns it. Its entry for each host must be null, the name of a
-/// device, or a list of such names.
+/// Checks a host's "rdma" list and returns the list. Each entry must be null, the name of a device,
+/// or a list of such names.
 const json& rdma_at(const ValuePath& place, const json& value) {
   if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {
@@ -182,8 +182,9 @@ void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& h
       has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
 }
 
-/// Lists pairs of hosts without a device, such as "a (#0) to b (#1)": at most kMostLinksNamed
-/// pairs, and the number of further pairs. Empty if every pair has a device.
+/// Returns the pairs of hosts for which the "rdma" lists name no device, such as "a (#0) to b
+/// (#1)": at most kMostLinksNamed pairs, and the number of further pairs. If `ring` is true, only
+/// neighbours are checked. Empty if no device is missing.
 std::string missing_links(const std::vector<Host>& hosts, bool ring) {
   std::vector<std::string> missing;
   const std::size_t count = hosts.size();

@@ -17,8 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Prefixes of variables that all ranks must agree on. They are therefore also passed to hosts that
-/// are reached by ssh.
+/// Prefixes of variables that all ranks must agree on. These variables are therefore also passed to
+/// hosts that are reached by ssh.
 constexpr std::string_view kForwarded[] = {"MCCL_", "MLX_", "NCCL_"};
 
 /// Variables from which MLX's ring, jaccl and nccl read their rank and the addresses of other
@@ -84,8 +84,9 @@ std::vector<std::string> addresses_of(const Job& job, const RankPlan& rank,
   return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
-/// Returns the CUDA device of this rank. On this machine, chooses from the launcher's
-/// CUDA_VISIBLE_DEVICES, if set; otherwise the device has the number of the local rank.
+/// Returns the CUDA device of this rank. If the rank runs on this machine (`here`) and the
+/// launcher's CUDA_VISIBLE_DEVICES is set, ranks use its devices in turn. Otherwise the device has
+/// the number of the local rank.
 std::string device_of(const RankPlan& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
   std::vector<std::string> devices;
@@ -122,9 +123,9 @@ void add_nccl(Variables& variables, const Job& job, const std::string& meeting) 
   if (job.request.verbose) variables["NCCL_DEBUG"] = std::string("INFO");
 }
 
-/// Sets the variables of one backend only, because MLX tries its backends in an order of its own.
-/// In a job of one rank, sets no variables for ring and jaccl, which cannot create a group of one
-/// rank.
+/// Sets the variables of the job's backend only. If several backends were set up, MLX would choose
+/// one of them in an order of its own. In a job of one rank, sets no variables for ring and jaccl,
+/// which cannot create a group of one rank.
 void add_mlx(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;
@@ -304,7 +305,8 @@ Variables environment_of(const Job& job, const RankPlan& rank, const Ports& port
   add_mccl(variables, job, rank, ports, meeting, folder);
   add_mlx(variables, job, rank, ports, meeting, folder, inherited);
   add_torch(variables, job, rank, ports, meeting, reached[rank.host].store);
-  // Jobs that run on one machine at the same time must not use the same ports.
+  // 0 makes ranks listen on free ports: jobs that run on one machine at the same time must not use
+  // the same ports.
   if (job.all_here()) variables.emplace("MCCL_PORT_BASE", "0");
   if (!inherited.contains("PYTHONUNBUFFERED")) variables["PYTHONUNBUFFERED"] = std::string("1");
   for (const auto& [name, value] : job.request.environment) variables[name] = value;

@@ -48,10 +48,10 @@ struct StorePlace {
 struct ReachedHost {
   std::string address;  ///< Address at which the other hosts reach this host.
   std::string folder;   ///< Folder of the job's files on this host.
-  /// The launcher's address as seen by this host; empty for this machine.
+  /// The launcher's address as seen by this host; empty if the host is the launcher's machine.
   std::string launcher = {};
-  /// Ports of this host that have a TCP listener, read from /proc/net/tcp. Empty for this machine,
-  /// and for systems without that file.
+  /// Ports of this host that have a TCP listener, read from /proc/net/tcp and tcp6. Empty if the
+  /// host is the launcher's machine, or if it has no such files.
   std::set<std::uint16_t> taken = {};
   StorePlace store = {};  ///< Address of torch's store for the ranks on this host.
 };
@@ -97,7 +97,7 @@ const std::string* script_of(const RankPlan& rank);
 
 /// True if a host may be unable to reach another host: there are several hosts, and the hostfile
 /// lists addresses of at least one of them. A host with listed addresses may be reachable only at
-/// these.
+/// those addresses.
 bool may_be_sparse(const Job& job);
 
 /// Returns "address:port". An IPv6 address is in brackets.

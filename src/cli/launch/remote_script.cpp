@@ -100,16 +100,16 @@ std::string replaced(std::string text, std::string_view what, const std::string&
   return text;
 }
 
-/// Returns a shell test that succeeds if the program can be run; it must be run in the rank's
-/// directory.
+/// Returns a shell test that succeeds if the program can be run. The test must be made in the
+/// rank's directory.
 std::string test_of_program(const std::string& program) {
   const std::string word = shell_word(program);
   if (program.find('/') == program.npos) return fmt::format("command -v -- {}", word);
   return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
 }
 
-/// Returns shell code that searches for mccl: at its path on this machine; beside the Python of the
-/// ranks, where a package puts it; and in PATH.
+/// Returns shell code that searches for mccl: at the path that mccl has on this machine; beside the
+/// Python of the ranks, where a package installs mccl; and in PATH.
 std::string place_of_mccl(const std::vector<const RankPlan*>& ranks) {
   std::vector<std::string> places = {this_program().string()};
   if (!ranks.empty()) {

@@ -6,15 +6,15 @@
 // lines that begin with the token. The guard writes a line end before each message, because the
 // host's start-up files may have printed an unfinished line.
 //
-// After the scripts, the guard reads one word per line:
-// - beat: it answers with the same word.
+// After the scripts, the guard accepts these commands, one per line:
+// - beat: it answers with the message "beat".
 // - usr1, usr2, quit: it sends that signal to the ranks.
 // - term: it sends SIGTERM to the process groups of the ranks.
 // - kill: it sends SIGKILL to these groups, and to processes that have left them.
 // - finish: it ends all ranks and removes the folder.
 //
 // The guard also finishes if its input ends, or if no beat arrives for the time `silence` of
-// check_script(). In the second case, it first says "silence" if ranks still run. Each rank is
+// check_script(). In the second case, it first prints "silence" if ranks still run. Each rank is
 // started by a script in the guard's folder, in a session of its own. RankWords reads the messages
 // of that script. The script sets the environment, so neither the variables nor the job key ever
 // appear on a command line.
@@ -34,7 +34,7 @@
 
 namespace mccl::cli::launch {
 
-/// The command of the guard's session. It says "folder PATH", or "no-folder PARENT" if no folder
+/// The command of the guard's session. It prints "folder PATH", or "no-folder PARENT" if no folder
 /// can be made in PARENT. The user's login shell parses the command, which contains no single
 /// quotes except the two around it, no backslash before a quote and no line end, so that csh and
 /// fish parse it like sh does.
@@ -42,7 +42,7 @@ std::string guard_command(const std::string& token);
 
 /// Script that checks whether the ranks can run. `path` is their PATH; if it is empty, they use the
 /// host's own PATH. `grace` is the time between SIGTERM and SIGKILL. After `silence` without a
-/// beat, the guard considers the launcher dead. The script says:
+/// beat, the guard considers the launcher dead. The script prints these messages:
 /// - "from" and the value of SSH_CONNECTION: the addresses and ports of both ends.
 /// - "cores TASKSET ALLOWED PLACES" if ranks can be bound (see processors_of).
 /// - "taken PORT", in hexadecimal, for each TCP port that has a listener.
@@ -57,13 +57,14 @@ std::string check_script(const std::string& token, const std::vector<const RankP
 
 using NamedText = std::pair<std::string, std::string>;
 
-/// Script that writes the files into the guard's folder and says "ready", or "full PATH" if there
-/// is no space. Then the guard reads the words that the top of this file lists.
+/// Script that writes the files into the guard's folder and prints "ready", or "full PATH" if there
+/// is no space. After this script, the guard accepts the commands listed at the top of this file.
 std::string files_script(std::span<const NamedText> files);
 
 /// Script that sets the variables, changes the directory, runs the program and exits with its
-/// status: 128 + the signal number if the program was killed. The script writes begin_word() and
-/// exit_word(), because processes that the program left behind may hold the session open.
+/// status: 128 + the signal number if the program was killed. The script also writes begin_word()
+/// and exit_word(). exit_word() reports the status even if processes that the program left behind
+/// hold the session open.
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);
@@ -88,8 +89,8 @@ class RankWords {
   /// is dropped.
   RankWords(std::string token, bool begins) : token_(std::move(token)), begun_(!begins) {}
 
-  /// Moves the bytes that were held back to the start of `space` and returns their number. The
-  /// caller must read new bytes to the space after them.
+  /// Moves the bytes that filter() has held back to the start of `space`, and returns their number.
+  /// The caller must read new bytes into the space after the moved bytes.
   std::size_t put_held(std::span<char> space);
   /// Removes the script's lines from `bytes`, and holds back bytes that may become such a line.
   /// Returns how many bytes are left.
@@ -118,7 +119,7 @@ struct GuardReport {
   Processors processors;
   std::vector<std::string> faults;  ///< Reasons why ranks cannot run on the host, with advice.
 
-  /// Stores a message: its first word, and the text after it. Ignores words that it does not know.
+  /// Stores a message: its first word, and the text after it. Ignores unknown messages.
   void take(std::string_view word, const std::string& rest,
             const std::vector<const RankPlan*>& ranks);
   /// Returns the reason why no folder was made. `complaint` is the standard error of the guard.

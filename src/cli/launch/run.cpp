@@ -32,10 +32,10 @@ constexpr auto kSettling = 100ms;
 
 /// Number of open files for each child process (a rank or an ssh connection): its three streams.
 constexpr std::size_t kFilesOfProcess = 3;
-/// Number of open files for everything else. Log files are counted separately.
+/// Number of open files besides those of child processes and log files.
 constexpr std::size_t kOtherFiles = 64;
 
-/// Number of files that the launcher itself opens.
+/// Returns the maximum number of files that the launcher itself has open at a time.
 std::size_t files_for(const Job& job, const ConsoleOptions& console) {
   const auto ranks = static_cast<std::size_t>(job.size());
   std::size_t processes = ranks;
@@ -345,7 +345,7 @@ class JobRun {
   const Job& job_;
   const RunOptions& options_;
   Signals signals_;
-  /// Constructed before any member that starts a thread, because it forks.
+  /// Constructed before any member that starts a thread, because Guardian forks.
   std::optional<Guardian> guardian_;
   Logins logins_;
   std::vector<std::unique_ptr<RunningHost>> hosts_;

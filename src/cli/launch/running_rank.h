@@ -79,7 +79,8 @@ class RunningRank {
     return true;
   }
 
-  /// True if the wrapper has reported the rank's end and collect() has not processed it yet.
+  /// True if the rank's shell wrapper has reported the end of the rank, and collect() has not
+  /// processed this report yet.
   bool has_announced_end() const { return announced_status() && !exit_; }
   /// True if the rank has ended and all its output has been read. Processes that it left behind may
   /// hold its streams open; their output is read for one more second.

@@ -22,7 +22,7 @@ constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
 constexpr auto kBetweenBeats = 1s;
 constexpr int kSshFailed = 255;
-/// Signals, and the words that make the guard send them.
+/// Each signal, and the command that makes the guard send this signal.
 constexpr std::pair<int, const char*> kWords[] = {{SIGUSR1, "usr1\n"},
                                                   {SIGUSR2, "usr2\n"},
                                                   {SIGQUIT, "quit\n"},
@@ -217,7 +217,7 @@ class SshHost final : public RunningHost {
     std::string socket;
     Dialogue session;
     bool answered = false;  ///< The host has run a command of the launcher.
-    bool ready = false;     ///< The session has said "ready": sessions of ranks may follow.
+    bool ready = false;     ///< The session has printed "ready": sessions of ranks may follow.
   };
   /// become() lists the transitions. Dialogue has the state of a single connection.
   enum class State {

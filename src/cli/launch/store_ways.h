@@ -135,7 +135,7 @@ class StoreWays {
     State state = State::asking;
     std::string address = {};
     std::uint16_t port = 0;
-    ChildProcess request = {};  ///< The ssh that forwards the socket.
+    ChildProcess request = {};  ///< The process of `ssh -O forward`; see lead().
   };
 
   /// Returns how a request to ssh ended. Returns nothing if the request still runs, or if there is

@@ -81,7 +81,8 @@ std::optional<PlannedTraffic> traffic_of(const Answer& answer, const schedule::F
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kNone = "-";
-/// An alternative counts as cheaper only if its cost is below this fraction of the choice's cost.
+/// An alternative counts as cheaper only if its predicted time is below this fraction of the chosen
+/// algorithm's time.
 constexpr double kCheaper = 0.999;
 
 std::string columns(std::string_view size, std::string_view count, std::string_view algorithm,

@@ -62,8 +62,8 @@ struct Answer {
   double busbw_gbs() const;
 };
 
-/// True if the call's sum is compressed with the question's codec. With Compression::if_faster,
-/// only f32 sums are compressed, and only if the cost model predicts that this saves time.
+/// True if the question's compression applies. Compression::if_faster applies only to f32 sums, and
+/// only if the cost model predicts that compression saves time.
 bool compresses(const Question& question, const schedule::Facts& facts);
 
 Answer answer(const Question& question, const schedule::Facts& facts);

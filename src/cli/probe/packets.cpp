@@ -55,8 +55,8 @@ void forbid_pieces([[maybe_unused]] const Socket& socket, [[maybe_unused]] int f
 #endif
 }
 
-/// UDP port at which all hosts receive calls. The port is fixed, because hosts do not know each
-/// other's ports before the calls.
+/// UDP port at which all hosts receive calls (discovery messages). The port is fixed, because hosts
+/// do not know each other's ports before the calls.
 constexpr std::uint16_t kCallPort = 29599;
 
 constexpr auto kBetweenLooksAtCalls = 50ms;
@@ -73,7 +73,8 @@ constexpr std::size_t kMostCalled = 4096;
 constexpr auto kForAddresses = 2500ms;
 constexpr auto kBetweenTries = 20ms;
 
-/// True for a port of a bridge. The bridge receives the packets that arrive at its ports.
+/// True for a port of a bridge. The bridge receives the packets that arrive at its ports, so calls
+/// are sent through the bridge and not through its ports.
 bool is_port_of_bridge(const std::string& interface) {
   std::error_code ignored;
   return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
@@ -261,8 +262,8 @@ void MulticastProbe::ask_again() {
       each = questions_.erase(each);
       continue;
     }
-    // The question is repeated by multicast, because the first one may have reached another probe
-    // with the same port.
+    // The question is repeated by multicast, because the first question may have reached another
+    // probe of that host with the same port.
     if (const auto to = all_on(name_of(question.place.interface)))
       send(socket_, question.text, *to);
     ++question.asked;

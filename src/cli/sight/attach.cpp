@@ -31,7 +31,8 @@ constexpr std::size_t kLargestAnswer = std::size_t{64} << 20;
 
 bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
 
-/// Removes the integer before the next '-' from `text`. Returns false if there is none.
+/// Removes an integer and the '-' that follows it from the start of `text`, and stores the integer
+/// in `number`. Returns false if `text` begins differently.
 bool take_number(std::string_view& text, int& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end == text.data() + text.size() || *end != '-' || number < 0)

@@ -26,7 +26,8 @@ class Fields {
   Fields(const json& object, std::string_view who) : object_(object), who_(who) {
     if (!object.is_object()) refuse("object");
   }
-  /// Throws if the field `format` does not contain this name, or the field `version` is not 1.
+  /// Throws if the JSON field "format" differs from `format`, or if the JSON field "version" is not
+  /// 1.
   void require_format(std::string_view format) const {
     if (text("format") != format || integer("version", 0, INT32_MAX) != 1) refuse("version");
   }

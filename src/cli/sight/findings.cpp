@@ -58,7 +58,9 @@ std::string call_text(const RecordedCall& call) {
   std::string text = fmt::format("{} ({}{}{} bytes of {}", call.call, call.op,
                                  call.op.empty() ? "" : " of ", call.bytes, call.dtype);
   if (call.root >= 0) text += fmt::format(", root {}", call.root);
-  return text + ")";
+  text += ")";
+  if (!call.site.empty()) text += " at " + call.site;
+  return text;
 }
 
 std::string time_text(std::int64_t ns) {
@@ -150,8 +152,10 @@ void find_absences(const Collectives& collectives, const std::vector<FlightRecor
                    std::vector<std::string>& found) {
   std::set<std::string> groups;
   for (const auto& [key, collective] : collectives) {
-    const bool is_over = std::ranges::all_of(
-        collective.places, [](const Place& place) { return place.call->state == "done"; });
+    const bool all_made_it = collective.places.size() == collective.group->members.size();
+    const bool is_over = std::ranges::all_of(collective.places, [&](const Place& place) {
+      return place.call->state == "done" || (all_made_it && place.call->is_on_device());
+    });
     if (is_over || groups.contains(key.first)) continue;
     std::set<int> present;
     std::int64_t since = INT64_MAX;

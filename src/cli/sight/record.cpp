@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kExpectedRecord = "a flight record of mccl";
 /// Latest time that is accepted, in the year 2043. Differences of such times do not overflow.
 constexpr std::int64_t kLatest = INT64_MAX / 4;
-constexpr std::string_view kStates[] = {"queued", "running", "done", "failed"};
+constexpr std::string_view kStates[] = {"queued", "running", "done", "failed", "enqueued"};
 
 RecordedGroup read_recorded_group(const json& object, std::string_view origin) {
   const Fields fields(object, origin);
@@ -53,6 +53,7 @@ RecordedCall read_call(const json& object, std::string_view origin, int members)
   call.op = optional_text("op");
   call.algorithm = optional_text("algorithm");
   call.transport = optional_text("transport");
+  call.site = optional_text("site");
   call.peer = optional_rank("peer");
   call.root = optional_rank("root");
   call.waits_for = optional_rank("waits_for");

@@ -25,10 +25,11 @@ struct RecordedCall {
   std::string algorithm = {};
   std::string transport = {};
   std::string state;
+  std::string site = {};  ///< The place in the program that made the call; empty if unknown.
   long long sequence = 0;
   long long bytes = 0;
-  /// These three members are ranks in the group, or -1 if the call has no such rank. `peer` is the
-  /// other rank of a message.
+  /// `peer`, `root` and `waits_for` are ranks in the group, or -1 if the call has no such rank.
+  /// `peer` is the other rank of a message.
   int peer = -1;
   int root = -1;
   int waits_for = -1;
@@ -39,6 +40,8 @@ struct RecordedCall {
 
   bool is_message() const { return call == "send" || call == "recv"; }
   bool has_ended() const { return state == "done" || state == "failed"; }
+  /// True if a GPU carries the call out, and its end is therefore unknown.
+  bool is_on_device() const { return state == "enqueued"; }
   /// Time at which the rank submitted or, if that is unknown, started the call; 0 if unknown.
   std::int64_t arrived() const { return submitted != 0 ? submitted : started; }
 };

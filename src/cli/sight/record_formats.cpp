@@ -37,11 +37,12 @@ Json details_of(const RecordedCall& call, const RecordedGroup& group) {
   if (call.root >= 0) details["root"] = group.members[static_cast<std::size_t>(call.root)];
   if (call.waits_for >= 0)
     details["waits for rank"] = group.members[static_cast<std::size_t>(call.waits_for)];
+  if (!call.site.empty()) details["called at"] = call.site;
   return details;
 }
 
 /// Returns the number of each group's row, by the group's identity. A group has the same number on
-/// all ranks, because viewers show it.
+/// all ranks, because viewers show the number.
 std::map<std::string, int> rows_of(const std::vector<FlightRecord>& records) {
   std::map<std::string, int> rows;
   for (const FlightRecord& record : records)
@@ -67,11 +68,15 @@ void add_events(Json& events, const FlightRecord& record, const RecordedCall& ca
     return events.back();
   };
   const auto add_async = [&](const std::string& name, std::int64_t from, std::int64_t to) {
-    // An identity that is not local would separate the events from their rank.
+    // With a global identity, the viewer would show the events apart from their rank.
     const Json id = {{"local", std::to_string(call.number)}};
     add(name, "b", from)["id2"] = id;
     add(name, "e", to)["id2"] = id;
   };
+  if (call.is_on_device()) {
+    add(call.call, "i", call.arrived())["s"] = "t";
+    return;
+  }
   if (call.is_message()) return add_async(call.call, call.arrived(), end);
   const std::int64_t start = call.started == 0 ? end : call.started;
   if (call.submitted != 0 && start > call.submitted)
@@ -158,6 +163,19 @@ std::string torch_name(const RecordedCall& call, const RecordedGroup& group) {
   return "nccl:" + call.call;
 }
 
+/// The stack of the call, which has at most one frame: the place in the program that made the call.
+Json frames_of(const RecordedCall& call) {
+  if (call.site.empty()) return Json::array();
+  const std::size_t colon = call.site.rfind(':');
+  const std::string line = colon == std::string::npos ? "" : call.site.substr(colon + 1);
+  const auto number =
+      line.find_first_not_of("0123456789") == std::string::npos && !line.empty() && line.size() < 10
+          ? std::stoll(line)
+          : 0;
+  return Json::array(
+      {{{"name", call.call}, {"filename", call.site.substr(0, colon)}, {"line", number}}});
+}
+
 Json torch_entry(const RecordedCall& call, const RecordedGroup& group) {
   const auto ranks = static_cast<long long>(group.members.size());
   const long long count = call.bytes / static_cast<long long>(element_bytes(call.dtype));
@@ -179,15 +197,15 @@ Json torch_entry(const RecordedCall& call, const RecordedGroup& group) {
           {"input_dtypes", dtypes},
           {"output_sizes", sizes(scatters ? count / ranks : count)},
           {"output_dtypes", dtypes},
-          {"state", call.state == "done"     ? "completed"
-                    : call.state == "queued" ? "scheduled"
-                                             : "started"},
+          {"state", call.state == "done"                            ? "completed"
+                    : call.state == "queued" || call.is_on_device() ? "scheduled"
+                                                                    : "started"},
           {"time_discovered_started_ns", time(call.started)},
           {"time_discovered_completed_ns", time(call.ended)},
           {"retired", call.has_ended()},
           {"timeout_ms", 0},
           {"is_p2p", call.is_message()},
-          {"frames", Json::array()}};
+          {"frames", frames_of(call)}};
 }
 
 }  // namespace

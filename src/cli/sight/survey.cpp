@@ -109,8 +109,8 @@ RankAnswer read_other(int rank, const std::string& text) {
   return unanswered(std::move(report));
 }
 
-/// Asks a rank on this host for the other ranks of its job. If that fails, each of them has the
-/// reason as its `trouble`.
+/// Asks a rank on this host for the other ranks of its job. If that fails, each of those ranks gets
+/// the reason as its `trouble`.
 std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
   const RankSocket& contact = job.contact;
   const std::string who = fmt::format("rank {} (process {})", contact.rank, contact.pid);
@@ -119,7 +119,7 @@ std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
     others = read_others(ask(contact, node::kRequestOthers), who, job.known);
     for (RankAnswer& each : others) each.report.job = each.raw["job"] = contact.job;
   } catch (const RankGone&) {
-    // The job ends.
+    // The contact has ended, so its job is ending: no other ranks are shown.
   } catch (const Error& error) {
     for (int rank = 0; rank < job.size; ++rank) {
       if (std::ranges::binary_search(job.known, rank)) continue;

@@ -23,7 +23,7 @@ struct IpcHandle {
 };
 
 /// Function names are those of cuda.h without "cu". Each member calls the newest version of its
-/// function in CUDA 12. Throws LoadError if a function is missing.
+/// function in CUDA 12. The constructor throws LoadError if a function is missing.
 struct CudaDriver {
   template <typename... Arguments>
   using Call = LibraryFunction<Result(Arguments...)>;

@@ -33,7 +33,7 @@ class Kernels {
 };
 
 struct KernelOptions {
-  std::string path;    ///< A .metallib or a source file. If empty, `source` is used.
+  std::string path;    ///< Path of a .metallib or a source file. If empty, `source` is used.
   std::string source;  ///< Source text in Metal's language.
   bool fast_math = true;
 };
@@ -56,8 +56,8 @@ class MetalDriver {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* buffer) noexcept = 0;
 
-  /// Smallest useful HostBounce::Trip::piece in bytes. A smaller copy takes less time than its
-  /// command buffer.
+  /// Smallest useful HostBounce::Trip::piece in bytes. Copying fewer bytes takes less time than the
+  /// command buffer that the copy needs.
   virtual std::size_t least_piece() const { return std::size_t{1} << 20; }
   /// Submits copies to a queue that is used for nothing else, and returns immediately. The fence
   /// passes when all copies are done.

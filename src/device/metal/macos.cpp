@@ -1,4 +1,4 @@
-// Implements the driver with the C interface of the Objective-C runtime, so that no file has to be
+// Implements MetalDriver with the C interface of the Objective-C runtime, so that no file has to be
 // written in Objective-C. Compiled and linked for Macs, but not yet run on one.
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -33,8 +33,8 @@ namespace {
 
 using Unsigned = unsigned long;  // NSUInteger
 
-/// Sends a message: [object selector: arguments...]. On arm64 every kind of result is returned in
-/// the same way, so one function serves all.
+/// Sends a message: [object selector: arguments...]. On arm64, objc_msgSend serves methods with any
+/// type of result.
 template <typename Result = void, typename... Arguments>
 Result send(void* object, const char* selector, Arguments... arguments) {
   const auto call = reinterpret_cast<Result (*)(void*, SEL, Arguments...)>(&objc_msgSend);

@@ -6,6 +6,8 @@
 #include <array>
 #include <bit>
 
+#include "base/call_sites.h"
+
 namespace mccl::engine {
 
 bool Call::matches(const Call& other) const {
@@ -57,6 +59,11 @@ std::string describe_unlike(const Call& call, const Call& expected) {
   return text == describe(expected) ? text + " with different counts per rank" : text;
 }
 
+std::string instead_of(const Call& call) {
+  const std::string_view site = text_of_call_site(call.site);
+  return site.empty() ? " instead" : fmt::format(" instead of the call at {}", site);
+}
+
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
 CallCode encode(const Call& call) {
@@ -94,7 +101,7 @@ std::optional<Call> decode(const CallCode& code) {
 
 std::uint64_t fingerprint_of(const Call& call) {
   const auto words = std::bit_cast<std::array<std::uint64_t, 4>>(encode(call));
-  // Odd factors are invertible, so a change in a single field always changes the sum.
+  // Odd factors are invertible modulo 2^64, so a change in one of the words always changes the sum.
   return words[0] * 0x9e3779b97f4a7c15ULL + words[1] * 0xc2b2ae3d27d4eb4fULL +
          words[2] * 0x27d4eb2f165667c5ULL + words[3] * 0x165667b19e3779f9ULL;
 }

@@ -1,5 +1,5 @@
-// One rank's description of a call: enough to decide whether two ranks make the same call, and to
-// describe it in messages.
+// One rank's description of a call. It suffices to decide whether two ranks make the same call, and
+// to describe the call in messages.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,14 @@ struct Call {
   /// Point to point only: the other rank, and the tag of the message.
   std::int32_t peer = -1;
   std::uint32_t tag = 0;
-  /// How the count is divided among the ranks: hash_of() of the counts of all ranks, or kOwnCounts
-  /// if each rank knows only its own counts.
+  /// How the elements are divided among the ranks: hash_of() of the counts of all ranks, or
+  /// kOwnCounts if each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
   /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
+  /// CallSite::number of the place in the program that makes the call; 0 if unknown. The number is
+  /// not sent to other ranks, and not compared with theirs.
+  std::uint16_t site = 0;
 
   /// True if `other`, another rank's call with the same sequence number, agrees with this call in
   /// everything that must be equal on all ranks.
@@ -53,14 +56,17 @@ constexpr bool reduces(const Call& call) {
 inline constexpr std::uint64_t kOwnCounts = 1;
 
 /// Returns a 64-bit hash of the counts, which is never kOwnCounts. If all counts are equal, returns
-/// 0, the value of a call without counts, because such a call means the same.
+/// 0, like a call without counts, because both calls do the same.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
 /// Text for messages: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
 std::string describe(const Call& call);
-/// Describes a `call` that differs from `expected`. Returns the text of describe(), and adds that
-/// the counts per rank differ if both calls have the same text.
+/// Describes a `call` that differs from `expected`. Returns describe(call). If describe() returns
+/// the same text for both calls, adds that the counts per rank differ.
 std::string describe_unlike(const Call& call, const Call& expected);
+/// Returns the end of a sentence that says which call a peer makes: " instead" or, if the place in
+/// the program that makes this rank's `call` is known, " instead of the call at train.py:42".
+std::string instead_of(const Call& call);
 
 /// The encoding of a call, little-endian and without padding. Omits the peer and the tag, which
 /// only point-to-point calls have.

@@ -1,4 +1,5 @@
-// The last collectives of a group, for comparison with a peer's call of the same sequence number.
+// The last collectives that this rank has called in a group. They are compared with the calls of
+// peers that have the same sequence numbers.
 #pragma once
 
 #include <array>
@@ -14,12 +15,12 @@ namespace mccl::engine {
 class CallHistory {
  public:
   /// A call whose sequence number is a multiple of kMark is kept for kCalls * kMark calls, and any
-  /// other call for kCalls calls. Ranks that make a million calls a second can thus still compare
-  /// some calls.
+  /// other call for kCalls calls. If ranks make a million calls a second, most calls are no longer
+  /// kept when a peer asks about them. The calls that kMark selects are kept long enough.
   static constexpr std::uint64_t kMark = 4096;
 
-  /// Records a call that has started. If `compared`, adds the call to the digest that the ranks
-  /// compare.
+  /// Records a call that has started. If `compared` is true, also adds the call to the digest that
+  /// the ranks compare.
   void started(const Call& call, bool compared = false) {
     if (compared) digest_ = (digest_ + digest_of(call)) * 0x9e3779b97f4a7c15ULL;
     calls_[call.sequence % kCalls] = {call, digest_};
@@ -33,7 +34,8 @@ class CallHistory {
     const Entry* const entry = entry_of(sequence);
     return entry ? std::optional(entry->call) : std::nullopt;
   }
-  /// Digest of this call and all earlier ones; 0 if find() returns nullopt.
+  /// Digest of the call with this sequence number and all earlier calls; 0 if find() returns
+  /// nullopt.
   std::uint64_t digest_at(std::uint64_t sequence) const {
     const Entry* const entry = entry_of(sequence);
     return entry ? entry->digest : 0;

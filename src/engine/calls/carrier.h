@@ -28,14 +28,14 @@ class Carrier {
   /// Begins a collective. The previous collective must have ended. Keeps no reference to `task`,
   /// whose address may change.
   virtual void begin(Task& task) = 0;
-  /// Tests the collective a few times. Returns true if it has ended and its result is in the task's
-  /// output. Throws the error of a collective that has failed.
+  /// Tests a few times whether the collective has ended. Returns true if it has ended; the result
+  /// is then in the task's output. Throws the error of a collective that has failed.
   virtual bool advance() = 0;
 
   /// Begins a message, and owns it until it has ended.
   virtual void post(std::shared_ptr<Operation> message) = 0;
-  /// Tests all messages once, and moves the messages that have ended to `ended`. Returns true if
-  /// any message has ended. Throws the error of a message that has failed.
+  /// Tests each message once, and moves the ended messages to `ended`. Returns true if any message
+  /// has ended. Throws the error of a message that has failed.
   virtual bool advance_messages(OperationList& ended) = 0;
   /// Messages that have not ended.
   virtual const OperationList& messages() const = 0;
@@ -44,8 +44,8 @@ class Carrier {
   /// that the receive does not time out before advance_messages() finds that it has ended.
   virtual std::shared_ptr<Operation> cancel(Operation& message) = 0;
 
-  /// True if the engine must poll for the calls in flight. If false, the carrier wakes the driver
-  /// when a call has ended.
+  /// True if the engine must poll the carrier while calls are in flight. If false, the carrier
+  /// wakes the driver when a call has ended.
   virtual bool has_to_be_asked() const = 0;
   /// The reason why the library can no longer be used in this process; empty while it can be used.
   virtual std::string failure() const = 0;
@@ -57,8 +57,8 @@ class Carrier {
   virtual bool let_go(const std::string& reason, Clock::time_point now) noexcept = 0;
   /// Removes and returns all messages that have not ended. Called once let_go() has returned true.
   virtual OperationList drop_messages() noexcept = 0;
-  /// Ends the use of the carrier: no more calls follow. `whole` is true if the group has not failed
-  /// and had no pending calls.
+  /// Called when no more calls follow, because the group is destroyed. `whole` is true if the group
+  /// has not failed and had no pending calls.
   virtual void close(bool whole) noexcept = 0;
 };
 

@@ -20,16 +20,18 @@
 
 namespace mccl::engine {
 
-/// Adds up the staging memory of all users and reports changes to the metrics. Used under the
-/// engine's progress lock.
+/// Adds up the staging memory of all groups and of the arena, and reports changes to the metrics.
+/// Used under the engine's progress lock.
 class Staging {
  public:
   explicit Staging(std::shared_ptr<Metrics> metrics) : metrics_(std::move(metrics)) {}
 
-  /// Sets the arena, which holds the memory shared with other ranks of this node. Called once.
+  /// Sets the arena, whose used bytes count as staging memory: it holds the memory that this rank
+  /// shares with other ranks of its node. Called once.
   void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
 
-  /// Reports that a user of memory outside the arena held `before` bytes and now holds `now` bytes.
+  /// Reports that the memory of a group outside the arena has changed from `before` bytes to `now`
+  /// bytes.
   void change(std::int64_t before, std::int64_t now) {
     private_bytes_ += now - before;
     changed_ = true;
@@ -60,10 +62,10 @@ class Staging {
   bool closed_ = false;
 };
 
-/// Numbers of calls that ended, whether they succeeded or not.
+/// Numbers of the calls that have ended, failed calls included.
 struct EndedCalls {
-  /// Number of algorithms that are counted separately. A call with another algorithm is counted at
-  /// index 0, like a call without an algorithm.
+  /// Number of algorithms that are counted separately. A call whose algorithm has a higher index is
+  /// counted at index 0, like a call without an algorithm.
   static constexpr std::size_t kMostAlgorithms = 20;
 
   /// Indexed by collective, and by FlightEntry::algorithm.
@@ -83,10 +85,11 @@ struct EndedCalls {
 class Completions {
  public:
   /// One in kTimedEvery of the calls that run on their caller's thread is timed. The metrics count
-  /// its times kTimedEvery times, to represent the calls that are not timed.
+  /// the times of this call kTimedEvery times, so that they also stand for the calls that are not
+  /// timed.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// Size in bytes from which messages that run on their caller's thread are recorded with times.
+  /// Minimum size in bytes of messages on their caller's thread whose flight records contain times.
   static constexpr std::size_t kTimedMessageBytes = 4096;
 
   /// `recorder`, `staging` and `log` must outlive this object.
@@ -108,7 +111,7 @@ class Completions {
   static Clock::time_point begin_at_once(std::uint64_t number) {
     return number % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
   }
-  /// Number of calls that ended on their caller's thread.
+  /// Number of calls that have ended on their caller's thread.
   std::uint32_t ended_at_once() const { return at_once_; }
   /// Values of cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
@@ -118,7 +121,7 @@ class Completions {
   void end_at_once(const Task& task, Clock::time_point begun, Cycles cycles);
 
   bool callbacks_wait() const { return !with_callbacks_.empty(); }
-  /// Removes and returns the calls that are done and whose callbacks have not run.
+  /// Removes and returns the ended calls whose callbacks have not run.
   OperationList take_callbacks() { return std::exchange(with_callbacks_, {}); }
   /// Runs the callbacks and releases the calls. Called without any lock.
   void run(OperationList calls) const noexcept;

@@ -9,7 +9,7 @@
 namespace mccl::engine {
 namespace {
 
-/// This text is so short that a std::string holds it without allocating.
+/// This text is so short that a std::string holds it without allocating memory.
 constexpr const char* kOutOfMemory = "out of memory";
 
 bool is_any_message(const Call& call) {
@@ -36,10 +36,10 @@ std::exception_ptr caught_bad_alloc() {
   }
 }
 
-/// Error of calls when there is no memory for an error with a text. It is created at load time and
-/// shared, because the runtime's emergency pool could not hold one exception for each call. It is
-/// thrown and caught because make_exception_ptr() needs the vtable of bad_alloc, which is not among
-/// the symbols that macOS provides (cmake/macos/libc++.symbols).
+/// The error with which calls end if there is no memory for an error with a text. It is created at
+/// load time, and all calls share it, because the C++ runtime's emergency memory could not hold an
+/// exception for each call. It is thrown and caught because make_exception_ptr() needs the vtable
+/// of bad_alloc, which is not among the symbols that macOS provides (cmake/macos/libc++.symbols).
 const std::exception_ptr kWithoutWords = caught_bad_alloc();
 
 std::string_view advice_for(FailureKind kind) {

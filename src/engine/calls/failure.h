@@ -31,7 +31,7 @@ struct Failure {
   GroupRank seen_by = {};
 };
 
-/// Value of Failure::call that stands for any message.
+/// Value of Failure::call if a point-to-point message failed. It does not identify the message.
 inline constexpr Call a_message{.collective = Collective::send};
 
 /// Converts `error` into a failure to announce to the other ranks.
@@ -48,7 +48,7 @@ Failure aborted(fmt::format_string<Arguments...> format, Arguments&&... argument
   }
 }
 
-/// Returns an exception with this message, of the type that corresponds to `kind`.
+/// Returns an exception with the text `message`, of the type that corresponds to `kind`.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
 /// Returns the exception with which `call` ends because of `failure`. The text of the exception is
@@ -57,13 +57,12 @@ std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;
 
-/// Text about `failure` that is the same on every rank: "all_reduce #2 (sum of 4 f32) failed on
-/// rank 0: rank 1 is gone: ...".
+/// Describes `failure` by a text that is the same on every rank: "all_reduce #2 (sum of 4 f32)
+/// failed on rank 0: rank 1 is gone: ...".
 std::string describe(const Failure& failure);
 
-/// One sentence about this rank's call and why it ended, with advice and without repetition:
-/// "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: ...". `verdict`: "failed" or
-/// "cannot start".
+/// Describes in one sentence this rank's call and why it ended, with advice: "all_reduce #2 (sum of
+/// 4 f32) on rank 0 failed: rank 1 is gone: ...". `verdict`: "failed" or "cannot start".
 std::string describe(const Failure& failure, const Call& call, GroupRank rank,
                      std::string_view verdict);
 

@@ -1,5 +1,5 @@
-// The members of a group and their ranks. Only this class converts ranks of the job to ranks of a
-// group.
+// The members of a group and their ranks. Only this class converts ranks in the job to ranks in a
+// group and back.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ struct Membership {
   const GroupRank rank;  ///< This process's rank in the group.
 
   int size() const { return static_cast<int>(members.size()); }
-  /// Returns the group rank of a rank of the job; invalid if that rank is not a member.
+  /// Returns the rank in the group of a rank in the job; invalid if that rank is not a member.
   GroupRank rank_of(WorldRank world) const;
   /// Returns a text such as "rank 1", followed by the member's rank in the job if that differs.
   std::string name_of(GroupRank member) const;
 
-  /// Calls `visit` with the world rank of every other member.
+  /// Calls `visit` with the rank in the job of every other member.
   template <typename Visit>
   void for_each_other(Visit visit) const {
     for (GroupRank member(0); member < members.end_rank(); ++member) {

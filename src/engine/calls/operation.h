@@ -1,4 +1,5 @@
-// One call in flight: the request, its memory and its deadline. Calls form intrusive lists.
+// One call in flight: its request, its progress and its deadline. Calls are elements of intrusive
+// lists.
 #pragma once
 
 #include <algorithm>
@@ -36,30 +37,31 @@ class CallDriver {
 /// more.
 Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
-/// Facts about a call for the flight recorder that the request does not contain.
+/// Data for the call's flight record that the request does not contain.
 struct FlightNote {
   std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's record.
   std::uint64_t message = 0;                     ///< See MessageProgress::number.
-  std::uint32_t group = 0;                       ///< Index of the group in the recorder.
+  std::uint32_t group = 0;                       ///< Index of the group in the flight recorder.
   std::int32_t waits_for = -1;                   ///< Group rank that the call waits for; -1: none.
-  std::uint8_t algorithm = 0;                    ///< Index of the algorithm's name in the recorder.
+  std::uint8_t algorithm = 0;                    ///< Index of the algorithm in the recorder.
 };
 
-/// A request that the engine carries out, and the time and bytes that it has cost.
+/// A request that the engine carries out, and the time and the bytes that it has taken so far.
 struct Task : Request {
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the caller does not want the compression error.
   std::byte* left_out = nullptr;
-  /// Processing unit that is tried for reductions before the host's kernels; null for none.
+  /// Unit, such as a GPU, that is asked to compute reductions before the host's kernels do; null
+  /// for none.
   std::shared_ptr<kernels::Unit> unit;
 
   Traffic traffic;
   double reduce_s = 0;
   FlightNote flight;
 
-  /// The metrics of the call, without its times in the queue and in execution.
+  /// Returns the call's values for the metrics, without its times in the queue and in execution.
   CallSample sample() const;
-  /// The call's record, without its times.
+  /// Returns the call's flight record, without its times.
   FlightEntry flight_entry(FlightEntry::State state) const {
     FlightEntry entry;
     entry.sequence = is_collective(call) ? call.sequence : flight.message;
@@ -72,6 +74,7 @@ struct Task : Request {
     entry.state = state;
     entry.peer = is_collective(call) ? call.root : call.peer;
     entry.waits_for = flight.waits_for;
+    entry.site = call.site;
     return entry;
   }
 };
@@ -85,7 +88,7 @@ enum class AtOnce {
 
 /// Progress of a message. Used by Messages only.
 struct MessageProgress {
-  std::uint64_t number = 0;  ///< Number among all messages from its sender to its receiver, from 1.
+  std::uint64_t number = 0;  ///< Number among the messages from its sender to its receiver, from 1.
   std::uint64_t order = 0;   ///< Receives only: number among the group's receives, from 1.
   std::size_t pieces = 0;    ///< Number of pieces; 0 until the receiver has granted the message.
   std::size_t begun = 0;     ///< Number of pieces whose sending has begun.
@@ -93,9 +96,9 @@ struct MessageProgress {
   std::vector<bool> arriving = {};  ///< Per piece: true once its header has arrived.
 };
 
-/// A call in flight, and the state behind its Work. Filled by the caller's thread, then submitted
-/// to the engine. Afterwards only the thread that holds the progress lock touches it, except for
-/// the WorkState part.
+/// A call in flight, and the state behind its Work. The caller's thread fills it and submits it to
+/// the engine. Afterwards only the thread that holds the progress lock accesses it, except for the
+/// WorkState part.
 struct Operation final : detail::WorkState, Task {
   explicit Operation(Task task) : Task(std::move(task)), kept_counts_(*this) {}
 
@@ -189,7 +192,7 @@ class OperationList {
     return removed;
   }
   std::shared_ptr<Operation> pop_front() noexcept { return remove(*first_); }
-  /// Moves all of `other` to the end of this list.
+  /// Moves all elements of `other` to the end of this list.
   void append(OperationList&& other) noexcept {
     if (other.empty()) return;
     other.first_->previous_ = last_;

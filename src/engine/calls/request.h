@@ -1,5 +1,5 @@
-// The checked arguments of a call. A request is built once, when the arguments are checked, and all
-// parts that carry out the call read it.
+// The checked arguments of a call. A request is built once, when the arguments are checked. All
+// code that carries out the call reads it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ class Conveyor {
  public:
   virtual ~Conveyor() = default;
 
-  /// Bytes of the input that have arrived; never decreases. Throws Error if no more will arrive.
+  /// Number of bytes at the beginning of the input that have arrived; never decreases. Throws Error
+  /// if no more bytes will arrive.
   virtual std::size_t arrived() const = 0;
   /// Size in bytes of the pieces in which the output is fetched. The call reports progress whenever
   /// another piece is complete.
@@ -39,9 +40,9 @@ struct Request {
   /// is then empty.
   bool even = false;
   double factor = 1.0;  ///< premul_sum: factor of the input.
-  /// Elements of each rank's part, if the parts may differ. For an all_to_all with counts: elements
-  /// that this rank sends to each rank; `recv_counts` then holds the elements that it receives from
-  /// each rank.
+  /// Number of elements in each rank's part, if the parts may differ. For an all_to_all with
+  /// counts: number of elements that this rank sends to each rank; `recv_counts` then holds the
+  /// numbers of elements that it receives from each rank.
   std::span<const std::size_t> counts = {};
   std::span<const std::size_t> recv_counts = {};
   /// Set if parts of the input arrive, and parts of the output are fetched, while the call runs.

@@ -12,8 +12,8 @@ namespace mccl::engine {
 /// time than reading the clock.
 inline constexpr std::size_t kTimedBytes = 4096;
 
-/// dst = src, without overlap, where `dst` is in the task's output. Large results bypass the cache,
-/// because the program does not read them soon.
+/// Copies `src` to `dst`, which is in the task's output. The two must not overlap. If the output is
+/// large, it is written past the cache, because the program does not read it soon.
 void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
 /// Both functions copy `bytes` bytes. copy_input_to_output() copies the task's input to its output,
@@ -21,11 +21,13 @@ void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std:
 void copy_input_to_output(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 void copy_anywhere(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
-/// dst = first op second, each of `bytes` bytes. dst may be one of the two operands.
+/// Reduces `first` and `second`, each of `bytes` bytes, and stores the result in `dst`, which may
+/// be one of the two operands.
 void reduce_pair(Task& task, const void* first, const void* second, void* dst, std::size_t bytes);
 
-/// dst = op over the operands in their order, each of `count` elements. dst may be one of the
-/// operands. `completes`: the result covers all `ranks` ranks, so an average is divided by `ranks`.
+/// Reduces the operands, each of `count` elements, in their order and stores the result in `dst`,
+/// which may be one of the operands. `completes`: the result includes the data of all `ranks`
+/// ranks, so an average is divided by `ranks`.
 void fold_operands(Task& task, std::span<const void* const> operands, void* dst, std::size_t count,
                    bool completes, int ranks);
 

@@ -18,8 +18,8 @@ using schedule::Space;
 using schedule::Step;
 using schedule::StepKind;
 
-/// Approximate limit of the bytes that one pass sends to a peer, or receives on a lane: some
-/// milliseconds of work.
+/// Approximate limit of the bytes that one pass sends to a peer, or receives on a lane. Moving them
+/// takes some milliseconds.
 constexpr std::uint64_t kTurnBytes = std::uint64_t{16} << 20;
 
 }  // namespace
@@ -144,7 +144,7 @@ bool Executor::receive_from(PeerProgress& peer) {
   return moved;
 }
 
-/// Receives data that has arrived, but at most about kTurnBytes, so that the engine can do its
+/// Receives data that has arrived, but not much more than kTurnBytes, so that the engine can do its
 /// other work.
 void Executor::receive_on(Lane& lane, PeerProgress& peer) {
   const std::uint64_t limit = task_->traffic.bytes_received + kTurnBytes;
@@ -170,7 +170,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
   if (mine && !mine->matches(frame.call)) {
     const std::string theirs =
         fmt::format("rank {} calls {}", peer.plan->peer, describe_unlike(frame.call, *mine));
-    if (mine->sequence == task_->call.sequence) throw MismatchError(theirs + " instead");
+    if (mine->sequence == task_->call.sequence) throw MismatchError(theirs + instead_of(*mine));
     throw MismatchError(
         fmt::format("{} where rank {} called {}", theirs, channels_.group().rank, describe(*mine)));
   }
@@ -280,8 +280,8 @@ void Executor::watch(Sleep& sleep) {
     for (const auto& lane : peer.channel->lanes) {
       short events = 0;
       if (lane->sending() || may_send(peer)) events |= POLLOUT;
-      // If a lane's incoming message cannot be used yet, the arrival of more data must not end the
-      // sleep.
+      // If the incoming message of a lane cannot be used yet, more data on this lane must not end
+      // the sleep.
       const Frame* header = lane->header();
       const bool stalled =
           header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));
@@ -325,7 +325,7 @@ std::byte* Executor::writable(const Region& region) {
       return scratch_.data() + offset;
     case Space::output:
       return static_cast<std::byte*>(task_->out.data) + offset;
-    case Space::input:  // only in place, where the caller passed the same memory as output
+    case Space::input:  // only if in place: the caller passed this memory as output, too
       return static_cast<std::byte*>(const_cast<void*>(task_->in.data)) + offset;
     case Space::coded:
       return scratch_.data() + coded_begin_ +

@@ -37,17 +37,18 @@ class Executor {
   /// Throws MismatchError, PeerError, CorruptionError.
   bool advance();
 
-  /// Size in bytes of the memory for sums and forwarded data, which is kept across calls.
+  /// Size in bytes of the memory for sums and forwarded data. This memory is kept for later calls.
   std::size_t scratch_bytes() const { return scratch_.capacity(); }
-  /// Releases the memory that scratch_bytes() counts, which `scratch_ = {}` would keep. No call may
-  /// be running.
+  /// Releases the memory that scratch_bytes() counts. (`scratch_ = {}` would keep its capacity.) No
+  /// call may be running.
   void release_scratch() { std::vector<std::byte>().swap(scratch_); }
 
   /// Adds to `sleep` the events to wait for before the next call of advance().
   void watch(Sleep& sleep);
 
   /// The peers that the call waits for: those with which it has messages left to send or receive,
-  /// and neighbours that it waits for at the window. Used in error messages.
+  /// and the neighbours that must arrive in the window before the next step. Used in error
+  /// messages.
   std::vector<GroupRank> waiting_for() const;
 
  private:
@@ -59,8 +60,8 @@ class Executor {
     std::size_t received = 0;   // messages received in full
   };
 
-  /// True if the links to the peer are connected. Requests them if necessary. Throws PeerError if
-  /// the links can no longer be made.
+  /// Returns true if the links to the peer are connected; requests the links if necessary. Throws
+  /// PeerError if the links can no longer be made.
   bool connected(PeerProgress& peer);
   bool send_to(PeerProgress& peer);
   void push(PeerProgress& peer, Lane& lane);
@@ -113,13 +114,13 @@ class Executor {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint8_t> received_;  // per step: 1 once its message has started to arrive
   std::vector<PeerProgress> peers_;
-  std::vector<std::uint32_t> local_;  // ready steps that are neither messages nor window steps
+  std::vector<std::uint32_t> local_;  // steps that may run now and use neither links nor the window
   std::vector<std::uint32_t> early_;  // steps of local_ whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
   std::size_t coded_begin_ = 0;                    // offset of encoded contributions in scratch_
   std::size_t sums_begin_ = 0;                     // offset of encoded sums in scratch_
-  std::size_t next_window_ = 0;                    // index into plan_->window
+  std::size_t next_window_ = 0;                    // index into plan_->window of the next step
   std::vector<const void*> operands_;              // operands of one fold
   std::vector<const std::byte*> blocks_;           // operands of one fold of encoded blocks
   WriteChoice write_choice_{2 * kUsualCallBytes};  // used by publish()

@@ -1,4 +1,4 @@
-// The parts of Executor that use the node's window, and that encode sums on the wire.
+// The parts of Executor that run the steps of the node's window and the steps of compressed sums.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -76,8 +76,8 @@ bool Executor::run_window_step(const Step& step) {
 
 /// Opens the call's part of the window. Returns false if this rank must wait for a neighbour.
 /// Throws MismatchError if a neighbour made a different call earlier. A rank compares its call only
-/// with the calls of neighbours that it waits for. A rank that only published in the earlier call,
-/// like the root of a broadcast, detects the difference here.
+/// with the calls of neighbours that it waits for. So a rank that only published in the earlier
+/// call, like the root of a broadcast, detects the difference only here.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;
@@ -122,8 +122,8 @@ void Executor::throw_divergence(GroupRank rank) const {
   const Window::Divergence found = group_window_.window()->divergence_of(rank.number());
   const Call theirs = call_of(found.theirs);
   if (!found.is_over) {
-    throw MismatchError(
-        fmt::format("rank {} calls {} instead", rank, describe_unlike(theirs, task_->call)));
+    throw MismatchError(fmt::format("rank {} calls {}{}", rank,
+                                    describe_unlike(theirs, task_->call), instead_of(task_->call)));
   }
   const Call ours = call_of(found.ours);
   throw MismatchError(fmt::format("rank {} called {} where rank {} called {}", rank,
@@ -216,8 +216,8 @@ void Executor::list_blocks(const Step& step) {
   for (std::size_t i = 0; i < step.operands; ++i) blocks_.push_back(first + i * bytes);
 }
 
-/// Returns the rank that encoded this operand: the sender of the last message into the operand's
-/// memory, or this rank if there was no such message.
+/// Returns the rank that encoded this operand. It is the sender of the last message into the
+/// operand's memory, or this rank if there was no such message.
 GroupRank Executor::maker_of(const Step& fold, int operand) const {
   const std::size_t block = task_->call.coding.block();
   const std::size_t stride = (fold.dst.count + block - 1) / block * block;

@@ -54,7 +54,7 @@ GroupWindow::GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes)
 }
 
 /// Every rank of a node maps the windows of all other ranks of the node, so windows are smaller if
-/// there are many ranks.
+/// the node has many ranks.
 std::size_t GroupWindow::usual() const {
   const std::size_t ranks = neighbours_.size() + 1;
   return ranks <= kFewRanks ? kUsualCallBytes : kUsualCallBytes / std::bit_ceil(ranks / kFewRanks);
@@ -69,8 +69,8 @@ WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena) {
                            node::WindowFront::bytes(line_bytes()));
     if (!own_) mine.call_bytes /= 4;
   }
-  // A rank without neighbours needs no memory, and its offer must not limit the size that the other
-  // ranks use.
+  // A rank without neighbours needs no memory. It offers the largest size, so that its offer does
+  // not limit the size that the other ranks use.
   if (neighbours_.empty()) mine.call_bytes = kUsualCallBytes;
   if (!neighbours_.empty() && !own_) mine.call_bytes = 0;
   if (own_) mine.place = own_.place();
@@ -109,7 +109,7 @@ void GroupWindow::settle(const Find& neighbour) {
     const node::Neighbour& found = neighbour(other);
     node::RangePlace& place = offers_[other]->place;
     mapped.push_back({other.number(), found.arena.map(place), found.bell()});
-    place = {};  // the mapping releases the range, which must happen only once
+    place = {};  // the mapping releases the range now; let_go() must not release it again
   }
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);
 }

@@ -23,8 +23,8 @@
 
 namespace mccl::engine {
 
-/// Usual capacity of a window: the bytes that a rank can have published at a time. Small enough
-/// that several pieces of a call fit into the L2 cache together.
+/// Usual capacity of a window: the number of bytes that a rank can have published at a time. It is
+/// so small that several pieces of a call fit into the L2 cache together.
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 
 /// A rank's offer: how many bytes a call may publish, and, for the rank's neighbours, the location
@@ -50,7 +50,7 @@ class GroupWindow {
 
   bool offered() const { return settled_ || offers_[rank_].has_value(); }
   /// Allocates this rank's window and returns the offer for the other members. The window has the
-  /// usual size, or less if memory is short.
+  /// usual size, or less if shared memory is scarce.
   WindowOffer offer(const std::shared_ptr<node::Arena>& arena);
   /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
   /// an offer already, or after release().
@@ -66,11 +66,11 @@ class GroupWindow {
   /// with a given rank.
   using Find = std::function<const node::Neighbour&(GroupRank rank)>;
   void settle(const Find& neighbour);
-  /// Capacity of the window: the most bytes that a rank can have published at a time. 0 without a
-  /// window. Equal on all ranks.
+  /// Capacity of the window: the maximum number of bytes that a rank can have published at a time;
+  /// 0 if there is no window. Equal on all ranks.
   std::size_t call_bytes() const { return call_bytes_; }
   /// Releases the memory for good. Calls `let_go` for each range that a neighbour has offered and
-  /// this rank has not mapped, since the neighbour waits for its release.
+  /// this rank has not mapped: the neighbour reuses the range only after this rank has released it.
   using LetGo = std::function<void(GroupRank member, const node::RangePlace& place)>;
   void release(const LetGo& let_go) noexcept;
   /// The window; null if this rank has no neighbours, if call_bytes() is 0, and before settle().
@@ -91,7 +91,7 @@ class GroupWindow {
   std::optional<node::Window> window_;
 };
 
-/// The bytes of the window in which a rank describes its call.
+/// The bytes of the window in which a rank describes its call to its neighbours.
 using Label = std::span<std::byte, node::kLabelBytes>;
 void write_label(const Call& call, Label label);
 /// Throws CorruptionError for bytes that write_label() cannot have written.

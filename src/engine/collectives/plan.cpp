@@ -6,11 +6,11 @@
 namespace mccl::engine {
 namespace {
 
-/// Maximum number of cached plans. Training repeats a few dozen shapes. If a program keeps using
-/// new shapes, the cache is cleared whenever it is full.
+/// Maximum number of cached plans. A training program repeats calls of a few dozen sizes. If a
+/// program keeps using new sizes, the cache is cleared whenever it is full.
 constexpr std::size_t kMostPlans = 256;
 
-/// Maximum memory, in bytes, for the plans of a group. A single plan may exceed this limit.
+/// Maximum memory, in bytes, for the plans of a group. Only a single plan may exceed this limit.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 template <typename T>
@@ -35,7 +35,8 @@ PeerPlan& peer_plan(std::vector<PeerPlan>& peers, GroupRank peer) {
   return peers.back();
 }
 
-/// Drops the dependencies of a schedule whose steps run in order, since nothing reads them.
+/// Drops the dependencies between the steps of a schedule whose steps run in order, because the
+/// executor does not read them.
 void forget_edges(schedule::Schedule& schedule) {
   for (auto* edges : {&schedule.waits, &schedule.successor_begin, &schedule.successors}) {
     std::vector<std::uint32_t>().swap(*edges);

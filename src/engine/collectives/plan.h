@@ -25,7 +25,7 @@ struct Plan {
   schedule::Algorithm algorithm = schedule::Algorithm::direct;
   schedule::Schedule schedule;
   std::vector<PeerPlan> peers;
-  std::vector<std::uint32_t> first_local;  ///< Local steps that wait for no other step.
+  std::vector<std::uint32_t> first_local;  ///< Local steps (copies, folds) that wait for no step.
   std::vector<std::uint32_t> window;       ///< Steps that use the node's window, in order.
 };
 
@@ -44,7 +44,7 @@ class PlanCache {
     last_is_even_ = request.even;
     last_is_in_place_ = request.in_place;
   }
-  /// The plan of the last request; null if there is none or it has been discarded.
+  /// The plan of the last request; null if there was no request or the plan has been discarded.
   const Plan* last() const { return last_; }
   /// Returns the plan of the last request if `request` needs the same plan; else null. Always null
   /// for a request with counts, because a Call contains only the hash of its counts.
@@ -55,7 +55,7 @@ class PlanCache {
   }
 
   const schedule::Facts& facts() const { return facts_; }
-  /// Sets new facts and discards all plans, because they were made from the old facts.
+  /// Sets new facts. Discards all plans, because they were made from the old facts.
   void learn(schedule::Facts facts);
   /// Discards all plans. None may be in use.
   void clear();

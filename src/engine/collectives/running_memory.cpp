@@ -40,8 +40,9 @@ std::size_t RunningMemory::end_of(const Region& region) const {
   return (region.offset + region.count) * element_bytes_;
 }
 
-/// End, in bytes, of the input that the step touches. If the call is in place, this includes memory
-/// that the step only writes: input that arrives later would overwrite the result.
+/// End, in bytes, of the input that must arrive before the step may run. If the call is in place,
+/// this includes memory that the step only writes: input that arrives later would overwrite the
+/// result.
 std::size_t RunningMemory::reach(const Step& step) const {
   std::size_t reach = 0;
   for (const Region* const region : {&step.src, &step.dst}) {

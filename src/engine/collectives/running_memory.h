@@ -1,5 +1,5 @@
-// Tracks a call whose input arrives, and whose output is fetched, while it runs: which steps may
-// already run, and which pieces of the output are final.
+// Tracks a call whose input arrives, and whose output is fetched, while the call runs. Decides
+// which steps may already run, and which pieces of the output are final.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace mccl::engine {
 /// progress lock.
 class RunningMemory {
  public:
-  /// Starts to track `task` if it has a conveyor; otherwise all memory is available.
+  /// Starts to track `task` if it has a conveyor. Otherwise the whole input is available, and
+  /// nothing is tracked.
   void begin(const Task& task, const schedule::Schedule& schedule);
   void end() { conveyor_ = nullptr; }
 
-  /// True if all input that the step touches has arrived.
+  /// True if all input that the step reads or overwrites has arrived.
   bool allows(const schedule::Step& step) const {
     return !conveyor_ || reach(step) <= conveyor_->arrived();
   }

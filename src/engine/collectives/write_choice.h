@@ -2,9 +2,9 @@
 // cache with non-temporal stores.
 //
 // A cache line that a neighbour has read stays in the neighbour's cache, and must be invalidated
-// there before it can be written again. The cost depends on the distance between the cores, whereas
-// memory is equally far from all of them. Measured on an EPYC 9004 with 256 KiB, in GB/s: writing
-// by the rank / reading by the neighbour.
+// there before it can be written again. The cost of this depends on the distance between the two
+// cores. The cost of writing to memory does not. Measured on an EPYC 9004 with 256 KiB, in GB/s:
+// writing by the rank / reading by the neighbour.
 //
 //                                 through the cache    past the cache
 //   hardware threads of one core      42 / 45          26 / 15
@@ -34,8 +34,8 @@ class WriteChoice {
   /// reading the clock, and always go through the cache.
   static constexpr std::size_t kLeastBytes = 4096;
   /// Number of writes in a trial, half of them through the cache and half past it. It is at least
-  /// the number of writes that one call may make, so that a trial covers all parts of the window:
-  /// each part may have been read last by another neighbour.
+  /// the number of writes that one call may make, so that a trial covers all parts of the window,
+  /// which different neighbours may have read last.
   static constexpr int kTrialWrites = 32;
   static_assert(std::has_single_bit(unsigned{kTrialWrites}), "the halves of a trial must be equal");
   /// Number of slowest writes that are ignored in each half of a trial, because something else may
@@ -48,13 +48,13 @@ class WriteChoice {
   static constexpr double kSlow = 2;
   static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
   /// Data is written past the cache if a write through the cache takes more than kWorthwhile times
-  /// as long. The factor is well above 1, because neighbours then read the data from memory, which
-  /// takes longer.
+  /// as long. The factor is well above 1, because neighbours must read data written past the cache
+  /// from memory, which takes longer.
   static constexpr double kWorthwhile = 2.5;
 
   /// `fresh_bytes` is the size of the window. The first trial starts after that many bytes have
-  /// been written. Earlier writes go to memory that no neighbour has read yet, and are faster than
-  /// typical ones.
+  /// been written. Earlier writes go to memory that no neighbour has read yet, so they are faster
+  /// than later writes.
   explicit WriteChoice(std::size_t fresh_bytes) : fresh_left_(fresh_bytes) {}
 
   /// Returns how to write data at `now`: through the cache or past it.
@@ -63,7 +63,7 @@ class WriteChoice {
   void took(Way way, std::size_t bytes, double seconds, Clock::time_point now);
 
  private:
-  /// Seconds per byte of those writes of a trial that used the same Way.
+  /// Durations, in seconds per byte, of the writes of one trial that used the same Way.
   struct Samples {
     std::array<double, kTrialWrites / 2> taken{};
     std::size_t count = 0;
@@ -81,7 +81,7 @@ class WriteChoice {
   int trials_left_ = 0;
   Clock::time_point next_trial_{};
   Clock::time_point least_next_trial_{};
-  double usual_ = 0;  // seconds per byte of the writes by `way_` in the last trial
+  double usual_ = 0;  // mean seconds per byte of writes by `way_` in the last trial
   int slow_writes_ = 0;
   std::size_t fresh_left_;
   std::array<Samples, 2> samples_;  // writes of the trial in progress

@@ -6,13 +6,13 @@
 namespace mccl::engine {
 namespace {
 
-/// How long the driver spins without yielding its core. After that it yields between passes, so
-/// that a rank that it waits for can run on this core.
+/// Time for which the driver spins without yielding its core. After this time, it yields the core
+/// between passes, so that a rank that it waits for can run there.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
 /// Attempts to take the progress lock between two readings of the clock.
 constexpr int kTriesBetweenClocks = 64;
-/// Time between two attempts to take the lock from the driving thread.
+/// Time between two attempts to take the progress lock, which the driving thread holds.
 constexpr std::chrono::microseconds kBetweenTries{100};
 
 }  // namespace
@@ -111,15 +111,17 @@ bool Driver::drive_until_idle(Sleep& sleep) {
   return true;
 }
 
-/// Asks neighbours to wake the driver, and makes one more pass. Returns false if that pass made
-/// progress. The driver must then go on, because neighbours may have sent data without waking it.
+/// Asks neighbours to wake the driver, and makes one more pass, because they may have sent data
+/// before they were asked. Returns true if the driver may sleep, and false if the pass made
+/// progress.
 bool Driver::fall_asleep() {
   if (!driven_.arm() || !driven_.pass()) return true;
   driven_.disarm();
   return false;
 }
 
-/// If there is no memory for the list of descriptors, the driver sleeps briefly and tries again.
+/// If there is no memory for the list of descriptors, limits the sleep to kNapWithoutMemory, after
+/// which the driver tries again.
 void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   try {
     sleep.beside_end = 1;
@@ -131,7 +133,8 @@ void Driver::prepare(Sleep& sleep, Clock::time_point deadline) {
   }
 }
 
-/// Sleeps with the lock held. Other threads wake the driver through the pipe.
+/// Sleeps with the progress lock held. A thread that needs the lock wakes the driver through the
+/// pipe.
 void Driver::sleep(Clock::time_point deadline) {
   prepare(sleep_, deadline);
   const int ready = ::poll(sleep_.watched.data(), sleep_.watched.size(), sleep_.timeout_ms());

@@ -1,8 +1,9 @@
 // Decides which thread drives the engine, that is, advances its calls, and how that thread sleeps.
-// Only one thread drives at a time, and it holds the progress lock while it does. If a caller waits
-// for its call, the caller drives. Otherwise the progress thread drives: it advances calls for
-// which no thread waits, and handles incoming messages. If nothing advances, the driver spins for a
-// while and then sleeps in poll. The progress thread releases the lock while it sleeps.
+// Only one thread drives at a time, and it holds the progress lock while it drives. If a caller
+// waits for its call, the caller's thread drives. Otherwise the progress thread drives: it advances
+// calls for which no thread waits, and handles incoming messages. If no call makes progress, the
+// driving thread polls the links for a while (it spins), and then sleeps in poll(2). The progress
+// thread releases the lock while it sleeps.
 #pragma once
 
 #include <poll.h>
@@ -36,8 +37,8 @@ struct Sleep {
   Clock::time_point until = Clock::time_point::max();
 
   /// Watches a link for `events`. If a write has failed because the system had no memory, poll(2)
-  /// cannot report when a write succeeds again. `until` is then set to the link's retry time at the
-  /// latest, and POLLOUT is not watched.
+  /// cannot report when a write may succeed again. Then POLLOUT is not watched, and the sleep ends
+  /// at the link's retry time at the latest.
   void watch(const transport::Link& link, short events);
 
   /// Timeout for poll(2) in milliseconds, at most 60,000; -1 if `until` is max().
@@ -56,16 +57,17 @@ class Driven {
   virtual bool pass() = 0;
   /// True if calls are in flight or have been submitted.
   virtual bool has_calls() const = 0;
-  /// True if the sleep that the last prepare() arranged would miss an event of a link, because the
-  /// link now needs an earlier deadline or other poll events.
+  /// True if the sleep that the last prepare() arranged would last too long, because a transport or
+  /// a status report now has an earlier deadline.
   virtual bool sleeps_too_long() const = 0;
   virtual bool callbacks_wait() const = 0;
   /// Runs callbacks, with the lock released. Returns false if another thread has taken the lock
   /// meanwhile and now drives.
   virtual bool run_callbacks(std::unique_lock<std::mutex>& lock) = 0;
 
-  /// Asks neighbours to wake the driver from now on. If this returns true, the caller must make one
-  /// more pass before it sleeps. Returns false if no neighbour can send anything.
+  /// Asks neighbours to wake the driver from now on. Returns true if a neighbour can send data. The
+  /// caller must then make one more pass before it sleeps, because data may have arrived before
+  /// this call.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
   virtual void prepare(Sleep& sleep) = 0;
@@ -83,20 +85,21 @@ class Driver {
   /// The progress lock.
   std::mutex& mutex() { return mutex_; }
 
-  /// Acquires the progress lock for a thread that makes or awaits a call. While the progress thread
-  /// holds the lock, waits for at most `longest`, and makes the progress thread give way as soon as
-  /// no call makes progress. Returns without the lock after that time, or if another caller drives.
+  /// Acquires the progress lock for a thread that makes or awaits a call. If the progress thread
+  /// holds the lock, waits for it, at most for the time `longest`. Meanwhile the progress thread
+  /// releases the lock as soon as no call makes progress. Returns without the lock after that time,
+  /// or if another caller drives.
   std::unique_lock<std::mutex> lock_for_caller(std::chrono::microseconds longest);
-  /// Drives calls until `work` is done or `deadline` has passed. While another thread drives,
-  /// sleeps instead.
+  /// Drives calls until `work` is done or `deadline` has passed. If another thread already drives,
+  /// sleeps until then instead.
   void help(detail::WorkState& work, Clock::time_point deadline);
   /// Drives until `work` is done, or, if `work` is null, until no call makes progress. Returns
   /// without the lock if another thread took it while callbacks ran.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
-  /// Called by the progress thread. Drives until no call makes progress, then fills `sleep` for a
-  /// sleep without the lock. `sleep` is separate from `sleep_`, which threads that drive meanwhile
-  /// may use. Returns false if the driver has been stopped.
+  /// Called by the progress thread. Drives until no call makes progress. Then fills `sleep` with
+  /// the events for which the thread must sleep, without the lock. `sleep` is not `sleep_`, which
+  /// other threads may use to drive meanwhile. Returns false if the driver has been stopped.
   bool drive_until_idle(Sleep& sleep);
 
   /// Wakes a sleeping driver, which then makes another pass. Called from any thread.
@@ -116,8 +119,8 @@ class Driver {
   std::chrono::microseconds spin() const { return crowded_ ? spin_ / kBrief : spin_; }
   /// True if the thread that drives, or that drove last, is a caller that waits for its call.
   bool caller_drives() const { return caller_drives_.load(std::memory_order_relaxed); }
-  /// Makes waiting threads yield their core. Called before the first call is driven, if some ranks
-  /// of this machine share a core.
+  /// Makes waiting threads yield their core to other ranks. Called before the first call is driven,
+  /// if some ranks of this machine share a core.
   void share_cores() { crowded_ = true; }
   bool shares_cores() const { return crowded_; }
 
@@ -133,8 +136,8 @@ class Driver {
   void abandon() noexcept { wake_pipe_.abandon(); }
 
  private:
-  /// The progress thread polls for this fraction of the time, because it may take the core of a
-  /// thread that computes.
+  /// The progress thread polls for 1/kBrief of `spin_`, because it may take the core of a thread
+  /// that computes.
   static constexpr int kBrief = 4;
 
   bool fall_asleep();
@@ -155,7 +158,8 @@ class Driver {
   std::atomic<bool> caller_drives_{false};  // written with mutex_ held
 };
 
-/// Holds the progress lock from its construction to its end, if try_make_way() has given way.
+/// Calls try_make_way() in the constructor. If that succeeds, holds the progress lock until the
+/// destructor.
 class WayGuard {
  public:
   WayGuard(Driver& driver, Clock::time_point deadline)

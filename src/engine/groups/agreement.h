@@ -1,17 +1,17 @@
-// One rank's part in an agreement of a group's members on which members survive. The agreement
-// needs no coordinator, and members may die at any time. Agreement is a state machine without I/O.
+// The members of a group agree on which of them survive. They need no coordinator, and may die at
+// any time. The class Agreement is one rank's side of this protocol, a state machine without I/O.
 //
-// Each member announces the state of all members as it knows it (its vote). It adds the states in
-// the votes of other members to its own vote, and announces its vote again whenever a state has
+// Each member announces a vote: the states of all members, as far as it knows them. It merges the
+// votes of other members into its own vote, and announces its vote again whenever a state has
 // changed. A member decides once all members that it considers present have announced the same vote
 // as its own. It then announces the decision. A member that receives a decision of the same round
-// adopts it.
+// adopts the decision.
 //
-// Two members that include each other in their decisions never decide differently, for four
-// reasons. Each decision equals a vote of the other member. In the votes of one member, states
+// Two members that consider each other present in their decisions never decide differently, for
+// four reasons. The decision of each equals a vote of the other. In the votes of one member, states
 // change only to later enumerators of Standing. A member that has decided does not vote again in
-// that round. A member ignores the votes of members that it has excluded. An excluded member that
-// is still alive must not go on alone: see may_go_on().
+// that round. A member ignores the votes of members that it does not consider present. A member
+// that the others exclude but that is still alive must not go on alone: see may_go_on().
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,11 @@
 
 namespace mccl::engine {
 
-/// The state of a member, as far as it is known. A state changes only to a later enumerator.
+/// The state of a member, as far as another member knows it. A state changes only to a later
+/// enumerator.
 enum class Standing : std::uint8_t {
   present,
-  silent,  ///< Another member cannot reach this member, which may still be alive.
+  silent,  ///< Some member cannot reach this member, which may still be alive.
   ended,   ///< The member's process has ended, or the member has destroyed the group.
 };
 inline constexpr int kStandingCount = 3;
@@ -45,10 +46,11 @@ struct Vote {
 
 /// True if the members that are present may go on without the others. More than half of the members
 /// that have not ended must be present, or exactly half of them if the lowest rank among them is
-/// present. This rule keeps the silent members from going on as a second group.
+/// present. Silent members that are alive apply the same rule and then stop, so they never go on as
+/// a second group.
 bool may_go_on(const Standings& standings);
 
-/// Used under the engine's progress lock.
+/// One member's side of the agreement. Used under the engine's progress lock.
 class Agreement {
  public:
   /// Sends this rank's vote to a member.
@@ -61,7 +63,8 @@ class Agreement {
   std::uint64_t round() const { return entered_; }
   /// The decision of the round that this rank entered last; null until it is known.
   const Standings* decision() const;
-  /// Members considered present that have not announced the same vote as this rank in this round.
+  /// The members that this rank considers present and that have not announced the same vote as this
+  /// rank in this round.
   std::vector<GroupRank> missing() const;
 
   /// Handles a member's vote. Throws CorruptionError for a vote that no correct member sends.

@@ -11,8 +11,9 @@ namespace {
 
 /// Time after a link breaks for which this rank waits for the peer to announce the reason.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
-/// How long a carrier without progress is polled before the thread sleeps between polls.
-/// kBeforeNapsOfCallers applies if a caller drives and waits for its call, kBeforeNaps otherwise.
+/// How long a carrier whose calls make no progress is polled without a sleep between two polls.
+/// kBeforeNapsOfCallers applies if the driving thread is a caller that waits for its call,
+/// kBeforeNaps otherwise.
 constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};
 constexpr std::chrono::milliseconds kBeforeNaps{1};
 /// The longest sleep between two polls of a carrier.
@@ -41,8 +42,8 @@ void GroupState::start(const std::shared_ptr<Operation>& operation) {
       messages_.post_receive(operation);
     } else {
       calls_.push_back(operation);
-      // Other ranks may have begun the call already, and the carrier's library cannot cancel it. So
-      // the call begins here, before anything can fail the group.
+      // Other ranks may have begun the call already, and the carrier's library cannot cancel it
+      // there. So the call begins here, before an error on this rank can fail the group.
       if (carrier_ && !collective_runs()) begin_first();
     }
   } catch (const std::exception& error) {
@@ -81,14 +82,14 @@ void GroupState::suspect(const std::exception& error) {
   if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // The error of the carrier's library seldom names the cause. A member that made a different call
-  // announces the mismatch when it is probed.
+  // The error of the carrier's library seldom names the cause. If a member made a different call,
+  // it detects and announces the mismatch when this probe arrives.
   if (carrier_) probe(suspected_at_);
 }
 
 /// Makes a short pause before the driver polls the carrier again, because nothing wakes the driver
 /// when the carrier's calls make progress. The pauses grow while there is no progress. Returns
-/// true: the driver must not go to sleep.
+/// true, so that the driver polls again instead of sleeping in poll(2).
 bool GroupState::stay_awake(Clock::time_point now) const {
   const Clock::duration idle = now - last_progress_;
   if (idle < kBeforeNaps || (idle < kBeforeNapsOfCallers && around_.caller_drives())) {
@@ -128,9 +129,10 @@ void GroupState::finish_messages() {
   for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
 
-/// After a link has broken, still advances the calls for a while, because data in flight may
-/// arrive. If there is no new error, the suspicion is dropped. Otherwise the group fails, after a
-/// grace period if the peer may still announce the reason.
+/// Called while `suspicion_` is set. Tries to advance the calls, because data that the peer sent
+/// before the link broke may still arrive. If this causes no error, drops the suspicion. If it
+/// causes an error again, the group fails, after a grace period in which the peer may announce the
+/// reason.
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
   const Clock::time_point now = Clock::now();
@@ -172,7 +174,8 @@ void GroupState::blame_the_dead(Failure& failure) noexcept {
   }
 }
 
-/// Asks peers to read messages, because a peer without pending messages does not read on its own.
+/// Asks peers to read this rank's messages, because a peer without pending messages reads none
+/// unless asked.
 void GroupState::ask_for_room(Clock::time_point now) {
   messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
     ControlMessage message = about_group(ControlKind::blocked);

@@ -1,5 +1,5 @@
-// The part of GroupState that runs its collectives, one at a time, according to a plan or through
-// the carrier.
+// The part of GroupState that runs its collectives one at a time, each by a plan or through the
+// carrier.
 #include <algorithm>
 #include <utility>
 
@@ -115,8 +115,8 @@ const Plan& GroupState::plan_for(const Request& request) {
   return plan;
 }
 
-/// Records the algorithm of the plan in the metrics and the log. Called once for consecutive calls
-/// with the same plan.
+/// Records the algorithm of the plan in the metrics and the log. Of consecutive calls with the same
+/// plan, only the first is recorded.
 void GroupState::record_algorithm(const Task& task, const Plan& plan) {
   algorithm_recorded_ = true;
   const std::string_view algorithm = schedule::name_of(plan.algorithm);

@@ -47,9 +47,9 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   switch (message.kind) {
     case ControlKind::abort: {
       Failure failure = announced(message, membership_.members.end_rank());
-      // The peer has sent the announcement to all members. But if ranks are joined by cables, a
-      // dead rank may have been the relay to some of them. So every member forwards the
-      // announcement before its own links end.
+      // The peer has sent the announcement to all members, so this rank need not repeat it. But if
+      // ranks are joined by cables, a dead rank may have been the relay to some members. In that
+      // case every member forwards the announcement before its own links end.
       failure_announced_ |= !around_.along_cables;
       failure_heard_ |= !failed();
       return fail(std::move(failure));
@@ -82,7 +82,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   }
 }
 
-/// Checks an offer when it arrives, because an error found later could not be attributed to the
+/// Checks an offer while its message is handled, so that an invalid offer counts as an error of the
 /// peer.
 void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
   const node::Neighbour* neighbour = around_.memory.neighbour(peer);
@@ -108,7 +108,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
         fmt::format("{} calls {}", membership_.name_of(membership_.rank_of(peer)),
                     describe_unlike(call, *mine));
     if (!calls_.empty() && calls_.front().call.sequence == call.sequence) {
-      return fail({FailureKind::mismatch, theirs + " instead", *mine, membership_.rank});
+      return fail({FailureKind::mismatch, theirs + instead_of(*mine), *mine, membership_.rank});
     }
     return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,
                                                     membership_.rank, describe(*mine))});
@@ -124,8 +124,8 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   around_.peers.send(peer, answer);
 }
 
-/// Returns the digest of all calls up to and including the one with this sequence number, as sent
-/// to other members.
+/// Returns the digest of all calls up to and including the one with this sequence number, in the
+/// form in which it is sent to other members.
 transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
   const std::uint64_t digest = history_.digest_at(sequence);
   const auto bytes = std::as_bytes(std::span(&digest, 1));
@@ -133,8 +133,8 @@ transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
 }
 
 /// Sends the call, and the digest of all calls up to it, to the next member, which compares both
-/// with its own calls. A carrier does not compare calls, and may move data between calls that
-/// differ. Called at every heartbeat and every CallHistory::kMark calls.
+/// with its own calls. A carrier itself does not compare calls, and may move data between calls
+/// that differ. Called at every heartbeat and every CallHistory::kMark calls.
 void GroupState::compare_with_next(const Call& call) {
   compared_ = call.sequence;
   const GroupRank next((membership_.rank.number() + 1) % membership_.size());

@@ -26,7 +26,7 @@ void GroupState::log_failure() const noexcept {
     around_.log.about(membership_.name)
         .info("group '{}' failed: {}", membership_.name, describe(failure_));
   } catch (const std::bad_alloc&) {
-    // Memory has run out. The errors of the calls contain the text as well.
+    // Memory has run out, so nothing is logged. The errors of the calls contain the text as well.
   }
 }
 
@@ -78,8 +78,8 @@ void GroupState::lose(WorldRank peer, const std::string& reason, transport::Loss
   lost_at_ = Clock::now();
 }
 
-/// Announces the end to each other member. A member may still have messages of this rank to
-/// receive, or may wait in a collective that this rank never calls.
+/// Announces to each other member that this rank has destroyed the group. A member may still have
+/// to read messages of this rank, or may wait in a collective that this rank never calls.
 void GroupState::announce_end(std::string_view reason) noexcept {
   ControlMessage message = about_group(ControlKind::ending);
   message.call = history_.last();
@@ -110,8 +110,8 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
   if (failure_heard_) {
-    // Members that do not know of the failure yet must not mistake the end of this rank's group for
-    // the cause of the failure.
+    // This rank announces the failure, not the end of its group: members that do not know of the
+    // failure yet must not mistake the end for its cause.
     failure_announced_ = false;
     announce_failure();
   } else {
@@ -121,7 +121,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
   const bool whole = !failed() && idle();
   // The end of a group is not a failure, so on_failure() must not be called for it.
   if (mark_failed(aborted("{}", reason))) failure_recorded_ = true;
-  failure_announced_ = true;  // the members have been informed above
+  failure_announced_ = true;  // prevents a second announcement by settle_failure()
   while (carrier_ && !carrier_->let_go(failure_.reason, Clock::now()))
     std::this_thread::sleep_for(kBetweenAttemptsToLetGo);
   settle_failure();

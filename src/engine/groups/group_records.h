@@ -1,6 +1,7 @@
-// Bounded records of groups: the names of living and earlier groups, messages about groups that
-// this rank has not made yet, and closed groups. Ranks do not make and close a group at the same
-// time, so other ranks may send messages about a group that does not exist here.
+// Bounded records of groups: the names of existing and earlier groups, messages about groups that
+// this rank has not made yet, and the groups that it has closed. Ranks do not make and close a
+// group at the same time, so other ranks may send messages about a group that does not exist on
+// this rank.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +19,26 @@
 
 namespace mccl::engine {
 
-/// The names of living groups, and a bounded number of earlier names. Not thread-safe; Engine
-/// guards its object by the inbox's lock.
+/// The names of existing groups, and a bounded number of names of destroyed groups. Not
+/// thread-safe; Engine guards its object by the inbox's lock.
 class GroupNames {
  public:
-  /// Maximum number of remembered names of destroyed groups. A forgotten name counts as new when it
-  /// is used again. Limitation: a rank that was in many other groups may have forgotten a name that
-  /// another rank still remembers. The two ranks then give the next group of that name different
-  /// numbers, so they cannot connect in that group.
+  /// Maximum number of names that are remembered. The names of groups that were destroyed first are
+  /// forgotten first; a forgotten name counts as new when it is used again. Limitation: a rank that
+  /// was in many other groups may have forgotten a name that another rank still remembers. The two
+  /// ranks then give the next group of that name different numbers, so they cannot connect in that
+  /// group.
   static constexpr std::size_t kMost = std::size_t{1} << 18;
 
   explicit GroupNames(std::size_t most = kMost) : most_(most) {}
 
   /// Records that a new group has the name. `identity` is a hash of name and members. Returns how
-  /// many groups with this identity have been made, including this one. Returns nullopt if a living
-  /// group has the name.
+  /// many groups with this identity have been made, including the new one. Returns nullopt if an
+  /// existing group has the name.
   std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
   /// Undoes the last give() of the name. Called if the group could not be made.
   void take_back(const std::string& name) noexcept;
-  /// Makes the name available again. Called when the group of that name is destroyed.
+  /// Allows a new group to take the name. Called when the group of that name is destroyed.
   void give_up(const std::string& name);
 
   std::size_t size() const { return times_.size(); }
@@ -44,7 +46,7 @@ class GroupNames {
  private:
   struct Times {
     std::uint32_t given = 0;
-    /// Position in given_up_; end() while a group with this identity lives.
+    /// Position in given_up_; end() while a group with this identity exists.
     std::list<std::uint64_t>::iterator given_up;
   };
 
@@ -54,14 +56,15 @@ class GroupNames {
   std::map<std::string, std::uint64_t> living_;  // identities by name
   // Keyed by identity, so that no text is stored for the names of destroyed groups.
   std::unordered_map<std::uint64_t, Times> times_;
-  std::list<std::uint64_t> given_up_;  // identities, the oldest first
+  std::list<std::uint64_t> given_up_;  // identities of destroyed groups, oldest first
 };
 
 /// The messages about groups that this rank has not made, and the identities of groups that it has
 /// closed. Used under the engine's progress lock.
 class UnmadeGroups {
  public:
-  /// Maximum bytes of messages kept per peer: enough for messages about a hundred thousand groups.
+  /// Maximum number of bytes of messages that are kept for each peer: enough for messages about a
+  /// hundred thousand groups.
   static constexpr std::size_t kMostBytesOfPeer = std::size_t{32} << 20;
   /// Maximum number of closed groups to remember. If more groups are closed, the oldest are
   /// forgotten.
@@ -91,8 +94,8 @@ class UnmadeGroups {
 
   std::map<std::uint64_t, Said> said_;
   ByRank<WorldRank, std::size_t> bytes_;  // bytes kept per peer
-  /// Position of a group in `open_` or `closed_`. Allocated when the group is made, so that closing
-  /// it needs no memory.
+  /// Position of a group in `open_` or `closed_`. The list element is allocated when the group is
+  /// made, so that closing the group needs no memory.
   struct Made {
     std::list<std::uint64_t>::iterator place;
     bool closed = false;

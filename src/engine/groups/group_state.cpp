@@ -57,6 +57,34 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
                  [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
       statuses_(membership_.members.size()) {}
 
+/// The flight record lists these collectives under a separate group, because they are numbered
+/// separately. The numbers of all other collectives are compared between ranks, so these
+/// collectives must not take any.
+void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
+                                 const CallSite* site) noexcept {
+  FlightRecorder& recorder = around_.completions.recorder();
+  try {
+    if (!device_flight_group_) {
+      FlightGroup group = flight_group(membership_, around_.links);
+      group.name += " on GPUs";
+      group.id = ~group.id;
+      group.transports.clear();
+      device_flight_group_ = recorder.add_group(std::move(group));
+    }
+    Task task;
+    static_cast<Request&>(task) = request;
+    task.call.sequence = ++device_calls_;
+    if (site) task.call.site = site->number;
+    task.flight.group = *device_flight_group_;
+    task.flight.algorithm = recorder.index_of(algorithm);
+    FlightEntry entry = task.flight_entry(FlightEntry::enqueued);
+    entry.submitted = nanoseconds_of(Clock::now());
+    recorder.write(entry);
+  } catch (const std::bad_alloc&) {
+    // Memory has run out, so the call is not recorded.
+  }
+}
+
 bool GroupState::mark_failed(Failure failure) noexcept {
   std::function<void(const Failure&)> notify;
   {

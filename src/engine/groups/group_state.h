@@ -1,8 +1,9 @@
 // The engine's state of one group: its links, its calls and its failure.
 //
-// A group has channels (the links), collectives with their plans and executor, messages, and a
-// window (memory shared in the node). A carrier may replace the links and the window. GroupState
-// decides when calls make progress and how the group fails.
+// A group has channels (its links), collectives with their plans and executor, messages, and a
+// window (memory that ranks of one node share). A carrier, which runs calls through another library
+// such as MPI, may replace the links and the window. GroupState decides when calls make progress
+// and how the group fails.
 #pragma once
 
 #include <poll.h>
@@ -36,6 +37,7 @@
 #include "engine/peers/control.h"
 #include "engine/peers/heartbeats.h"
 #include "engine/peers/peers.h"
+#include "mccl/call_site.h"
 #include "mccl/compression.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
@@ -54,9 +56,10 @@ struct Surroundings {
   Staging& staging;
   Metrics& metrics;
   const node::SharedMemory& memory;
-  /// True if some ranks are reached through relays. A rank that failed may then have been a relay.
+  /// True if data to some ranks passes through other ranks, which relay it. A rank that failed may
+  /// then have been a relay.
   bool along_cables;
-  /// Makes the next pass check the control connections.
+  /// Makes the driver's next pass check the control connections.
   const std::function<void()> look_beside_soon;
   /// True if the driving thread is a caller that waits for its call.
   const std::function<bool()> caller_drives;
@@ -64,9 +67,9 @@ struct Surroundings {
   const std::function<void()> on_failure = nullptr;
 };
 
-/// Time after the death of a member for which a call may make no progress before the group fails.
-/// During this time, data that the member has sent to other ranks may still let the call proceed.
-/// Announcements that the member sent before it died are handled in this time, too.
+/// If a member has died and a call makes no progress for this time, the group fails. During this
+/// time, data that the member has sent to other ranks may still let the call proceed, and
+/// announcements that the member sent before it died are handled.
 inline constexpr std::chrono::milliseconds kDeathGrace{10};
 
 /// One group on this rank. Used under the engine's progress lock, except where a comment says
@@ -93,8 +96,8 @@ class GroupState {
   /// Number of nodes of the members. A rank that shares memory with no other rank counts as one
   /// node.
   int node_count() const { return nodes_; }
-  /// The costs known when the group was made, with a window of the usual size. Constant, and equal
-  /// on all members.
+  /// The costs of links and memory that were known when the group was made, for a window of the
+  /// usual size. Constant, and equal on all members.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Valid once failed() returns true; constant from then on.
@@ -108,9 +111,9 @@ class GroupState {
   /// before the group's first call.
   void watch_failure(std::function<void(const Failure&)> on_failure);
   bool failure_is_watched() const;
-  /// Assigns and returns the sequence number of the next collective.
   /// Number of collectives submitted so far.
   std::uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
+  /// Assigns and returns the sequence number of the next collective.
   std::uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
   bool listed = false;  ///< True if Groups lists this group among the groups with calls.
@@ -129,6 +132,9 @@ class GroupState {
 
   /// True if the caller may try to run this call on its own thread.
   bool may_run_at_once(const Task& task) const;
+  /// See Engine::record_enqueued(). Called with the progress lock held.
+  void record_enqueued(const Request& request, std::string_view algorithm,
+                       const CallSite* site) noexcept;
   /// Begins a call for which may_run_at_once() returned true. Returns `no` and does nothing for a
   /// collective whose schedule is not `in_order`, and for a message that Messages cannot transfer
   /// at once.
@@ -146,15 +152,15 @@ class GroupState {
   /// Queues a call that has begun on its caller's thread, so that the driver continues it.
   void go_on_with(const std::shared_ptr<Operation>& operation);
 
-  /// Lets `carrier` carry out all later calls. All members must have ended their calls and
-  /// made matching carriers. Returns the links, which are no longer needed.
+  /// Makes `carrier` carry out all later calls. All members must have ended their calls and made
+  /// matching carriers. Returns the group's links, which are no longer needed.
   DepartingLinks carry_by(std::unique_ptr<Carrier> carrier) noexcept;
 
   // Defined in group_failure.cpp: how the group ends.
 
   /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
-  /// Does what fail() does, for a group that has already been marked failed.
+  /// The same as fail(), for a group that mark_failed() has already marked.
   void settle_failure() noexcept;
   /// Handles the loss of a member. A collective that then makes no progress fails soon
   /// (fail_without_the_dead() in group_time.cpp), even if it waits for another member; otherwise a
@@ -184,11 +190,12 @@ class GroupState {
 
   // Defined in group_time.cpp:
 
-  /// Ends calls whose deadline has passed. Probes the other members when no call makes progress.
+  /// Ends calls whose deadline has passed. If no call makes progress, asks the other members for
+  /// their last calls.
   void watch_time(Clock::time_point now);
-  /// Releases memory kept for later calls if the group has made no call for some seconds. With a
-  /// carrier, also sends the last call to the next member for comparison. Called at every
-  /// heartbeat.
+  /// Releases memory kept for later calls if the group has made no call for some seconds. If the
+  /// group has a carrier, also sends the last call to the next member, which compares it with its
+  /// own. Called at every heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if its data does not reach a member from which `heart` still receives
   /// messages. Called at every heartbeat.
@@ -200,7 +207,7 @@ class GroupState {
   /// collective waits for.
   void note_waits(Clock::time_point now);
 
-  /// The group's calls, as `mccl status` shows them.
+  /// Data about the group's calls for `mccl status`.
   struct Status {
     struct Pending {
       Call call;
@@ -312,19 +319,23 @@ class GroupState {
   /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
+  /// Index of the group under which the flight recorder lists the calls that a GPU carries out
+  /// without the host. Set at the first such call.
+  std::optional<std::uint32_t> device_flight_group_;
+  std::uint64_t device_calls_ = 0;  ///< Number of calls that a GPU runs without the host.
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
-  std::unique_ptr<Carrier> carrier_;                        ///< Null if calls go through links.
-  bool in_messages_ = false;  // true if advance_calls() last worked on messages
+  std::unique_ptr<Carrier> carrier_;  ///< Null if calls use links and the window.
+  bool in_messages_ = false;          // true if advance_calls() last worked on messages
   bool failure_announced_ = false;
   /// True once on_failure() was called, or the group was destroyed without a failure.
   bool failure_recorded_ = false;
   bool failure_heard_ = false;  ///< True if another member announced the failure.
-  /// Set when a link to a peer has broken or the carrier has failed. The peer may have died, or it
-  /// may have closed the link because of a failure that it is about to announce. This rank waits a
-  /// moment for that announcement, which names the cause, and reports this failure if no
-  /// announcement arrives.
+  /// A failure that is not reported yet. Set when a link to a peer has broken or the carrier has
+  /// failed. The peer may have died, or may have closed the link because of a failure that it is
+  /// about to announce. This rank waits a moment for that announcement, which names the cause. If
+  /// none arrives, the group fails with this failure.
   std::optional<Failure> suspicion_;
   Clock::time_point suspected_at_;
   /// The first member that died. Invalid while all members live or have left in good order.
@@ -332,7 +343,7 @@ class GroupState {
   Clock::time_point lost_at_;  ///< Time at which this rank learned of the death of `dead_`.
   /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
-  /// The announcement of a member that it has destroyed the group.
+  /// A member's announcement that it has destroyed the group.
   struct Ending {
     std::uint64_t last;  ///< Number of the last collective that the member started.
     std::string reason;
@@ -341,11 +352,12 @@ class GroupState {
   ByRank<GroupRank, std::optional<Ending>> endings_;
   Agreement agreement_;
   std::shared_ptr<SurvivorSearch> search_;  ///< Null if this rank takes part in no agreement.
-  /// Time at which a collective last made progress, or at which a collective was queued while no
-  /// other collective was pending.
+  /// Time at which a collective last made progress, or at which a call started while no collective
+  /// was pending.
   Clock::time_point collectives_moved_;
-  std::int64_t weight_ = 0;            // bytes reported to Staging
-  std::uint64_t calls_when_idle_ = 0;  // number of the last call at the previous idle check
+  std::int64_t weight_ = 0;  // bytes reported to Staging
+  /// Value of sequence() when release_idle() last found no pending call.
+  std::uint64_t calls_when_idle_ = 0;
   std::uint64_t compared_ = 0;  // number of the last call sent to the next member for comparison
   Clock::time_point idle_since_;
   Clock::time_point last_progress_;

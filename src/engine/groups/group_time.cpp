@@ -1,4 +1,5 @@
-// The part of GroupState that checks deadlines, probes members, and warns of waits.
+// The part of GroupState that checks deadlines, asks members for their last calls, and warns of
+// calls that make no progress.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,13 +10,13 @@
 namespace mccl::engine {
 namespace {
 
-/// Time without progress in any call after which the group probes its peers. Also the interval
-/// between two probes.
+/// Time without progress in any call after which the group asks its members for their last calls (a
+/// probe). Also the interval between two probes.
 constexpr std::chrono::seconds kProbeAfter{1};
 /// Time without calls after which a group releases the memory of its collectives.
 constexpr std::chrono::seconds kIdleAfter{10};
-/// Time for which messages of a carrier may still arrive after their sender has announced that it
-/// has destroyed the group.
+/// Time for which messages through a carrier may still arrive after their sender has announced that
+/// it has destroyed the group.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 /// Time without progress after which the flight record shows which member a call waits for.
 constexpr std::chrono::milliseconds kNoteWaitAfter{100};
@@ -109,7 +110,7 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
   return true;
 }
 
-/// Returns the reason for a failure that was caused by the death of the member `dead_`.
+/// Returns the reason of a failure that the death of the member `dead_` has caused.
 std::string GroupState::why_dead() {
   return fmt::format("rank {} is gone: {}", dead_,
                      channels_.at(transport::Purpose::collective, dead_).lost);
@@ -172,7 +173,7 @@ GroupRank GroupState::last_gone() {
 }
 
 /// Returns a member that this message of the carrier needs and that has destroyed the group.
-/// Returns an invalid rank while the message may still arrive.
+/// Returns an invalid rank while the message may still be transferred.
 GroupRank GroupState::gone_of(const Call& message) const {
   GroupRank gone;
   for (GroupRank member(0); member < endings_.end_rank(); ++member) {
@@ -233,8 +234,9 @@ bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
   return true;
 }
 
-/// A carrier reports no progress of a collective until the collective ends. So a warning about such
-/// a collective is logged only if some member has not begun the collective.
+/// A carrier reports no progress of a collective until the collective ends, even if all is well. So
+/// a warning about a carrier's collective is logged only if some member has not begun that
+/// collective.
 void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (failed() || warn_after_ == Clock::duration::zero()) return;
   const auto warn = [&](const Operation& call, const Wait& wait, const std::string& why) {
@@ -277,7 +279,8 @@ void GroupState::note_missing(Operation& call) noexcept {
     const std::vector<GroupRank> members = missing();
     call.flight.waits_for = members.empty() ? -1 : members.front().number();
   } catch (const std::bad_alloc&) {
-    // There is no memory for the list of members, so the call's record names no member.
+    // There is no memory for the list of members, so the record keeps the member that it named
+    // before, if any.
   }
 }
 
@@ -308,10 +311,11 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
   return status;
 }
 
-/// Returns the members that have not made the current call according to the last probe, and those
-/// of `members` that have not answered that probe. Returns `members` if the probe found no late
-/// member. In a chain, for example, `members` is only the neighbour of this rank, which may itself
-/// wait for a late rank.
+/// Names the members that delay the current call. `members` are the ranks whose messages this rank
+/// waits for; in a chain, this is only a neighbour, which may itself wait for a late rank. So this
+/// function returns the members that have not made the call according to the last probe, and those
+/// of `members` that have not answered the probe. If the probe found no late member, returns
+/// `members`.
 std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
   if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
   std::vector<GroupRank> late;
@@ -326,8 +330,9 @@ std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> member
   return late;
 }
 
-/// Returns the members that the current collective waits for. With a carrier, these are the members
-/// that have not reported reaching the last collective.
+/// Returns the members that the current collective waits for. If the group has a carrier, these are
+/// the members that, according to their answers to probes, have not reached this rank's last
+/// collective.
 std::vector<GroupRank> GroupState::missing() const {
   if (!carrier_) {
     const bool meets = !collective_runs() && window_.pending();

@@ -113,7 +113,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::agreed:
       break;
     default:
-      return;  // an answer that this rank no longer needs
+      return;  // needs no answer: the group has ended on this rank
   }
   if (!closed) {
     if (message.kind != ControlKind::probe) unmade_.keep(peer, message);
@@ -130,7 +130,8 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   around_.peers.send(peer, {.kind = ControlKind::closed, .key = message.key});
 }
 
-/// Handles the messages about a group that arrived before this rank made it.
+/// Handles what preceded the making of the group on this rank: the losses of members, and the
+/// messages about the group.
 void Groups::catch_up(GroupState& group) {
   group.membership().for_each_other([&](WorldRank peer) {
     const std::string& lost = around_.peers.lost(peer);

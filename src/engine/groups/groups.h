@@ -1,4 +1,4 @@
-// All groups that this rank has made, and the list of those with pending calls.
+// All groups that this rank has made and not closed, and the list of those with pending calls.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Groups {
   bool is_closed(std::uint64_t id) const { return unmade_.is_closed(id); }
 
   void start(const std::shared_ptr<Operation>& operation);
-  /// Continues, as a regular call, a call that was begun on its caller's thread.
+  /// Lets the driver continue a call that was begun on its caller's thread.
   void go_on_with(const std::shared_ptr<Operation>& operation);
   /// True if no group has calls.
   bool idle() const { return active_.empty(); }
@@ -57,7 +57,7 @@ class Groups {
   void hear(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   /// Fails all groups that the peer is a member of, even groups whose calls do not need the peer.
-  /// If `only_watched`, fails only the groups for which watch_failure() was called.
+  /// If `only_watched` is true, fails only those of them for which watch_failure() was called.
   void fail_without(WorldRank peer, const std::string& reason, bool only_watched);
   /// Fails the group because its link to a peer broke. Data sent through the link may be lost. The
   /// peer could then wait for that data while this rank has no call in flight that would detect the
@@ -66,7 +66,7 @@ class Groups {
   /// Fails all groups because of an error on this rank that belongs to no single group.
   void fail_all(const Failure& failure) noexcept;
 
-  /// Links of ended groups that still have bytes in flight.
+  /// Links of ended groups whose data has not yet reached the peers.
   Departing& departing() { return departing_; }
 
  private:

@@ -51,7 +51,7 @@ class Inbox {
   void abort(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.aborted.push_back(group); });
   }
-  /// Submits a group that is to be destroyed. Called at most once for each group.
+  /// Submits a group that the driver must end. Called at most once for each group.
   void close(const std::shared_ptr<GroupState>& group) noexcept {
     put([&](Content& content) { content.closed.push_back(group); });
   }
@@ -62,8 +62,8 @@ class Inbox {
   }
 
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
-  /// Moves the content into `taken`, which must be empty. The capacity of `taken` is reused for the
-  /// next submissions.
+  /// Moves the content into `taken`, which must be empty. The empty lists of `taken` become the
+  /// inbox's lists, so that their capacity is reused for the next submissions.
   void take(Content& taken) noexcept {
     const std::lock_guard lock(mutex_);
     if (!taken.has_room_for(groups_)) std::swap(taken, spare_);

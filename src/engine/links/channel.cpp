@@ -21,7 +21,7 @@ std::optional<std::size_t> Channel::free_rail() const {
   std::size_t least = 0;
   for (std::size_t rail = 0; rail < lanes.size(); ++rail) {
     if (lanes[rail]->sending()) continue;
-    // unsent() may ask the kernel, which takes time, so it is not called if there is only one lane.
+    // unsent() may make a system call, so it is not called if there is only one lane.
     const std::size_t on_its_way = lanes.size() == 1 ? 0 : lanes[rail]->link().unsent();
     if (best && on_its_way >= least) continue;
     best = rail;

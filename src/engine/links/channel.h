@@ -1,5 +1,5 @@
-// The links of one group: for every member and purpose, its lanes (parallel links with framed
-// messages).
+// The links of one group. For every member and purpose, the group has one or more parallel links,
+// each wrapped in a Lane, which frames messages.
 #pragma once
 
 #include <poll.h>
@@ -29,17 +29,18 @@ struct Channel {
   bool connected() const;
   /// True if this rail's lane is connected.
   bool has(std::size_t rail) const { return rail < lanes.size() && lanes[rail] != nullptr; }
-  /// The rail for the next message: among idle lanes, the one with the fewest bytes in flight, so
-  /// that a faster rail carries more messages. Empty if all lanes are busy.
+  /// The rail for the next message: the rail of the idle lane with the fewest bytes in flight, so
+  /// that a faster rail carries more messages. A lane is idle if it is sending no message. Empty if
+  /// no lane is idle.
   std::optional<std::size_t> free_rail() const;
 };
 
 /// All channels of one group. Used under the engine's progress lock.
 class Channels {
  public:
-  /// Requests the links of a channel. Called once per channel.
+  /// A function that requests the links of a channel. Called once per channel.
   using Request = std::function<void(transport::Purpose purpose, GroupRank member)>;
-  /// Called when a link has been attached.
+  /// A function that is called after a link has been attached to any channel.
   using Attached = std::function<void()>;
 
   /// `group` must outlive this object.
@@ -83,7 +84,8 @@ class Channels {
   const Attached attached_;
   ByMember collective_;
   ByMember point_to_point_;
-  DepartingLinks departures_;  ///< One element per attached link, reserved for take_links().
+  /// One empty element per attached link, so that take_links() needs no memory.
+  DepartingLinks departures_;
   bool closed_ = false;
 };
 

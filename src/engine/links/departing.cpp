@@ -17,8 +17,8 @@ constexpr int kMostPatience = 10;
 void Departing::add(DepartingLinks links, Clock::time_point now) noexcept {
   for (auto each = links.begin(); each != links.end();) {
     const auto departing = each++;
-    // A link that still borrows memory is destroyed immediately, because the caller may now reuse
-    // that memory.
+    // A link that still reads a caller's memory (borrowed()) is destroyed immediately, because the
+    // caller may now reuse that memory.
     if (!departing->link || departing->link->borrowed() > 0 || departing->link->depart()) continue;
     departing->unsent = departing->link->unsent();
     departing->since = departing->moved = now;

@@ -1,5 +1,5 @@
-// Links of groups that this rank has destroyed. Each stays open until its peer has received
-// everything that was written to it, because the peer's calls may still need that data.
+// Links of groups that this rank has destroyed. Each link stays open until its peer has received
+// everything that this rank wrote to the link, because the peer's calls may still need that data.
 #pragma once
 
 #include <poll.h>
@@ -29,8 +29,8 @@ struct DepartingLink {
 /// Departing needs no memory.
 using DepartingLinks = std::list<DepartingLink>;
 
-/// The links that groups no longer use and that must stay open for a while. Used under the engine's
-/// progress lock.
+/// The links that groups no longer use and whose data has not yet reached the peers. Used under the
+/// engine's progress lock.
 class Departing {
  public:
   /// `patience` (MCCL_CONNECT_TIMEOUT) is the time after which a link whose peer has accepted
@@ -39,7 +39,8 @@ class Departing {
   Departing(Clock::duration patience, const Log& log) : patience_(patience), log_(log) {}
 
   void add(DepartingLinks links, Clock::time_point now) noexcept;
-  /// Destroys links whose peers have received everything. Gives up links that make no progress.
+  /// Destroys the links whose peers have received everything, and gives up links as the constructor
+  /// describes.
   void sweep(Clock::time_point now) noexcept;
   /// Gives up the links to a peer that fell silent. No-op for Loss::reported, because the peer's
   /// operating system then closes the links.

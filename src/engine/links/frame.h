@@ -42,8 +42,8 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 FrameBytes encode(const Frame& frame);
 
 /// `crc`: true if payloads must have a checksum, false if they must have none. Throws
-/// CorruptionError if the bytes cannot be a frame, contradict `crc`, or announce more than
-/// `payload_limit` bytes.
+/// CorruptionError if the bytes are not a valid header, contradict `crc`, or announce a payload of
+/// more than `payload_limit` bytes.
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc);
 
 }  // namespace mccl::engine

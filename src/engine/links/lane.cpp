@@ -11,9 +11,9 @@
 namespace mccl::engine {
 namespace {
 
-/// Number of payload bytes that must arrive before they are reduced. With fewer bytes, the overhead
-/// would exceed the arithmetic. Fewer bytes suffice at the end of a payload, and on a link whose
-/// peek_capacity() is smaller.
+/// Number of payload bytes that must arrive before they are reduced. With fewer bytes, calling the
+/// kernel would take longer than its arithmetic. Fewer bytes suffice at the end of a payload, and
+/// on a link whose peek_capacity() is smaller.
 constexpr std::size_t kReduceGrain = 64 << 10;
 
 }  // namespace
@@ -55,7 +55,7 @@ bool Lane::push(Traffic& traffic) {
     traffic.bytes_sent += written;
   }
   if (link_->borrowed() > 0) {
-    link_->write({});  // throws if the link has ended; borrowed() might then never become 0
+    link_->write({});  // throws if the link has ended, after which borrowed() might never become 0
     if (link_->borrowed() > 0) return false;
   }
   sending_ = false;

@@ -1,4 +1,5 @@
-// A lane is one link, with the message that is being sent and the message that is arriving.
+// A lane is one link, together with the states of the message that is being sent on it and of the
+// message that is arriving.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +41,8 @@ class Lane {
 
   /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }
-  /// Returns the time for which sent data has not reached the peer although other messages from the
-  /// peer still arrive. Called at every heartbeat; `heard` is true if a message from the peer has
+  /// Returns how long data sent on this link has been unacknowledged while other messages from the
+  /// peer still arrived. Called at every heartbeat; `heard` is true if a message from the peer has
   /// arrived recently.
   Clock::duration lost_on_the_way(Clock::time_point now, bool heard);
 
@@ -49,9 +50,9 @@ class Lane {
   /// Starts a message. token() returns `token` until the next message starts. The payload must stay
   /// unchanged until push() returns true.
   void start(Frame frame, std::span<const std::byte> payload, std::uint64_t token);
-  /// Writes as many bytes as the link accepts. Returns true once the link has taken the whole
-  /// message and no longer reads its memory. Then the payload may be reused, and the next message
-  /// may start.
+  /// Writes as many bytes of the message as the link accepts. Returns true once the link has taken
+  /// the whole message and no longer reads the payload's memory. Then this memory may be reused,
+  /// and the next message may start.
   bool push(Traffic& traffic);
   std::uint64_t token() const { return token_; }
 
@@ -105,7 +106,7 @@ class Lane {
   std::uint64_t token_ = 0;
 
   bool outstanding_ = false;       ///< True if sent bytes may be unacknowledged.
-  Clock::time_point delivered_{};  ///< Time up to which lost_on_the_way() counts data as delivered.
+  Clock::time_point delivered_{};  ///< Start of the time that lost_on_the_way() returns.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

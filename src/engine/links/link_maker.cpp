@@ -101,7 +101,7 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
 
 /// Handles the message "open", with which the peer requests the link.
 void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
-  if (channels.closed()) return;  // the group has failed, which its members announce to each other
+  if (channels.closed()) return;  // the group's failure is announced to the peer
   const GroupRank member = channels.group().rank_of(peer);
   Channel& channel = channels.at(key.purpose, member);
   if (peer < rank_) {
@@ -146,7 +146,8 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   give_up(peer, &channels, key, reason);
 }
 
-/// Gives up the link. Informs the peer, which would otherwise go on waiting for the link.
+/// Gives up the link. Informs the peer, which would otherwise wait for the link until its calls
+/// time out.
 void LinkMaker::give_up(WorldRank peer, Channels* channels, const LinkKey& key,
                         const std::string& reason) {
   making_.erase({peer, key});
@@ -186,8 +187,8 @@ void LinkMaker::go_on(WorldRank peer, Channels& channels, const ControlMessage& 
 }
 
 /// Handles the result of a transport's dial() or hear(). The link is attached before the peer is
-/// informed, so that it is ready when the peer uses it. If attaching fails, no other transport is
-/// tried, because the peer may have written into this link.
+/// informed, so that the link is ready when the peer uses it. If attaching fails, no other
+/// transport is tried, because the peer may have written into this link.
 void LinkMaker::take(WorldRank peer, Channels& channels, const LinkKey& key, Place place,
                      Making made) {
   if (made.link) {
@@ -248,7 +249,7 @@ void LinkMaker::attach(WorldRank peer, Channels& channels, const LinkKey& key, P
 }
 
 void LinkMaker::refuse(WorldRank peer, const ControlMessage& message) {
-  if (peer < rank_) return;  // an answer about a link that this rank has given up
+  if (peer < rank_) return;  // the message answers an offer of a link that this rank has given up
   transports_[find_transport(peer, message.transport)]->refuse(peer, message.key, message.blob);
 }
 
@@ -267,8 +268,8 @@ void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
   making_.erase(found);
 }
 
-/// Cancels the links of the group that are being made. Sends `closed` to the peers that wait for
-/// one of them.
+/// Cancels the links of the group that are being made, and sends `closed` to their peers, which
+/// would otherwise wait for these links.
 void LinkMaker::forget(std::uint64_t group) {
   std::erase_if(awaited_, [group](const auto& each) { return each.second.group == group; });
   std::erase_if(declined_ahead_,

@@ -1,8 +1,9 @@
-// Makes the links of groups. A rank that needs a link sends "open". Once both ranks have made the
-// group, the higher rank of the pair makes the link, with the first transport that reaches the
-// peer. The transports of the two ranks exchange set-up data in "link" messages. A rank that cannot
-// set up the link sends "declined", and the two try the next transport. So a link is made only when
-// both ranks have the group, and both ranks agree on the transport before either uses the link.
+// Makes the links of groups. A rank that needs a link sends the message "open" to the peer. Once
+// both ranks have made the group, the higher rank of the pair makes the link, with the first
+// transport that reaches the peer. The transports of the two ranks exchange set-up data in "link"
+// messages. A rank that cannot set up the link sends "declined", and both ranks try the next
+// transport. So a link is made only when both ranks have the group, and both ranks agree on the
+// transport before either uses the link.
 #pragma once
 
 #include <poll.h>
@@ -29,12 +30,12 @@
 
 namespace mccl::engine {
 
-/// The links between this rank and a peer that use the same transport and the same rail, in all
-/// groups.
+/// Names the links between this rank and a peer that use the same transport and the same rail. The
+/// links of all groups share this name.
 struct LinkName {
   WorldRank peer;
   std::uint8_t rail = 0;
-  std::string_view transport = {};  ///< Never freed.
+  std::string_view transport = {};  ///< Points to a text that is never freed.
 
   friend bool operator<(const LinkName& a, const LinkName& b) {
     return std::tie(a.peer, a.rail, a.transport) < std::tie(b.peer, b.rail, b.transport);
@@ -69,13 +70,14 @@ class LinkMaker {
   std::vector<std::string> equal_ways(WorldRank peer) const;
   void take_way(WorldRank peer, std::size_t way);
 
-  /// Requests the links of a channel from the peer. If the peer is the higher rank, it then makes
-  /// the links. Otherwise this rank makes each link when the peer's own "open" arrives.
+  /// Requests the links of a channel from the peer. If the peer is the higher rank, it makes the
+  /// links when the request arrives. Otherwise this rank makes each link when the peer's own
+  /// request ("open") arrives.
   void request(const Membership& group, transport::Purpose purpose, GroupRank member);
   /// Handles a peer's message about links of a group that this rank has made. Throws
   /// CorruptionError.
   void hear(WorldRank peer, Channels& channels, const ControlMessage& message);
-  /// Refuses a link that a peer offers for a group that does not exist on this rank.
+  /// Refuses a peer's offer of a link for a group that does not exist on this rank.
   void refuse(WorldRank peer, const ControlMessage& message);
   /// Cancels the links of the group that are still being made.
   void forget(std::uint64_t group);
@@ -83,23 +85,25 @@ class LinkMaker {
   /// Lets the transports make progress, and attaches finished links. `closed` returns true for a
   /// group that this rank has closed.
   void progress(const std::function<bool(std::uint64_t group)>& closed);
-  /// Returns the lost peers that the transports report; see Transport.
+  /// Returns the peers that the transports have found unreachable since the last call; see
+  /// Transport.
   std::vector<transport::Transport::LostPeer> take_lost();
   /// Returns the established links that progress() has found broken since the last call.
   std::vector<transport::LinkEvent> take_broken() { return std::exchange(broken_, {}); }
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
 
-  /// Arms all transports before the driver sleeps, so that activity on links without a descriptor
-  /// ends the sleep. Returns true if such links may exist; the caller must then check its links
-  /// once more before it sleeps. disarm() is called when the sleep has ended.
+  /// Arms all transports before the driver sleeps, so that activity on links without a descriptor,
+  /// which poll(2) cannot watch, ends the sleep. Returns true if such links may exist; the caller
+  /// must then check its links once more before it sleeps. disarm() is called when the sleep has
+  /// ended.
   bool arm();
   void disarm() {
     for (const auto& transport : transports_) transport->disarm();
   }
   /// Called in the child of a fork: closes the child's copies of descriptors.
   void abandon() noexcept;
-  /// Destroys the transports. No more links are made.
+  /// Destroys the transports, so that no more links are made.
   void close();
 
  private:
@@ -154,7 +158,7 @@ class LinkMaker {
   /// Transports that the peer declined before this rank tried them, with the peer's reasons. Keyed
   /// by links in `making_`.
   std::map<std::pair<WorldRank, transport::LinkKey>, std::map<Place, std::string>> declined_ahead_;
-  std::uint64_t made_ = 0;  ///< Links established so far.
+  std::uint64_t made_ = 0;  ///< Number of links established so far.
   std::map<LinkName, LinkBytes> bytes_;
   std::vector<transport::LinkEvent> broken_;
 };

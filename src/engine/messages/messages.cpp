@@ -11,8 +11,8 @@
 namespace mccl::engine {
 namespace {
 
-/// Reason in the error of a call that needs a member whose links have been given up. It is so short
-/// that assigning it allocates nothing.
+/// Reason in the errors of later calls that need a member whose links have been given up. The text
+/// is so short that assigning it allocates no memory.
 constexpr const char* kGivenUp = "it has left";
 
 }  // namespace
@@ -104,8 +104,8 @@ Messages::Matches<Messages::Unexpected>::iterator Messages::find_unexpected(
   return oldest;
 }
 
-/// Writes before it reads. If frames still wait for space in a link afterwards, reads from all
-/// peers, so that two ranks whose links are full do not wait for each other.
+/// Writes first. If frames then still wait for space in a link, reads from all peers, so that two
+/// ranks whose links are full do not wait for each other.
 bool Messages::advance() {
   bool moved = false;
   blocked_ = false;
@@ -318,8 +318,8 @@ void Messages::watch(Sleep& sleep) {
       sleep.until = std::min(sleep.until, peers_[rank].blocked_since + kAskAfter);
     }
     for (const auto& lane : channel.lanes) {
-      // Frames that a free lane could send have been assigned to it already, so only busy lanes
-      // wait for space.
+      // advance() has already given each free lane a frame to send, if there is one. So only lanes
+      // that are sending wait for space.
       const short events = (reads ? POLLIN : 0) | (lane->sending() ? POLLOUT : 0);
       sleep.watch(lane->link(), events);
     }

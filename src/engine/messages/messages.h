@@ -1,14 +1,15 @@
 // Point-to-point messages. Matches sends with receives by (source, tag), in order.
 //
-// A small message is sent immediately (eager), and waits at the receiver if no receive has been
-// posted. Credit bounds how many bytes may wait. A larger message, or one without credit, is
-// announced (request). Its bytes follow in pieces once the receiver has posted its memory (grant).
-// So no order of sends and receives can make one message block another.
+// A small message is sent immediately (eager), and waits in the receiver's memory if no receive has
+// been posted. Credit bounds how many bytes of a sender may wait there. A larger message, or one
+// for which the credit does not suffice, is announced (request). Its bytes follow in pieces once a
+// receive has been posted and the receiver has asked for them (grant). So no order of sends and
+// receives can make one message block another.
 //
-// Receives match eager messages and requests in the order in which these arrive, so both use the
-// first rail; grants and credit also use the first rail. All these frames are sent before pieces,
-// which may use any rail. Pieces are small, so that no frame waits long behind a piece. The pieces
-// of several messages to a peer take turns.
+// Receives match eager messages and requests in the order in which these frames arrive, so both are
+// sent on the first rail, like grants and credit. All these frames are sent before pieces, which
+// may use any rail. Pieces are small, so that no frame waits long behind a piece. The pieces of
+// several messages to one peer are sent in turn.
 //
 // A rank whose frames wait for space in a link also reads from every peer. Otherwise two ranks that
 // both send before they receive would wait forever for space in each other's links. A rank without
@@ -17,9 +18,9 @@
 // them before a receive is posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead
 // for each message, before any receive is posted.
 //
-// Every message is in pending_ from its call to its end; all other structures only refer to it.
-// These structures keep the time to find the operation for an arriving frame short, however many
-// operations are pending.
+// Every operation is in pending_ from its call to its end. The other structures only refer to it.
+// Through their maps, the operation for an arriving frame is found quickly, however many operations
+// are pending.
 #pragma once
 
 #include <algorithm>
@@ -49,17 +50,18 @@ namespace mccl::engine {
 inline constexpr std::size_t kEagerBytes = 32 << 10;
 /// Maximum size of a piece of a granted message, in bytes; less if the frame limit is smaller.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-/// Maximum credit, in bytes, used by one sender's eager messages that wait at one receiver.
+/// Credit, in bytes, that each sender has at each receiver. Eager messages use it until the
+/// receiver returns it.
 inline constexpr std::size_t kEagerCredit = 4 << 20;
-/// Credit used by an eager message in addition to its bytes, so that the number of empty messages
-/// is limited too. It is approximately the memory that a receiver needs for the record of one
+/// Bytes of credit that an eager message uses in addition to its size, so that the number of empty
+/// messages is limited too. They cover the memory that a receiver needs for the record of one
 /// message.
 inline constexpr std::size_t kEagerOverhead = 256;
 /// Bytes that one pass may move to a peer, or from a lane, before the engine does other work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
-/// Time for which a link may be full before the peer is asked to read messages for which it has
+/// If a link has been full for this time, the peer is asked to read messages for which it has
 /// posted no receives.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
 
@@ -101,9 +103,9 @@ class Messages {
 
   void post_send(std::shared_ptr<Operation> operation);
   void post_receive(std::shared_ptr<Operation> operation);
-  /// Called when the peer will send no more messages. Reads the peer's messages in flight even
-  /// before receives are posted, until the peer's links end, so that the peer need not wait for the
-  /// receives.
+  /// Called when the peer will send no more messages. From now on, reads the peer's messages in
+  /// flight even before receives are posted, until the peer's links end. Otherwise the peer would
+  /// have to keep its links open until the receives are posted.
   void drain(GroupRank rank);
   /// Called when the peer waits for space in a link. Reads the peer's messages up to message number
   /// `number` even before receives are posted.
@@ -113,7 +115,7 @@ class Messages {
   /// Does all work that is possible now. Returns false if no message made progress. Throws
   /// MismatchError, MemberGone, CorruptionError.
   bool advance();
-  /// True if frames wait for space in a link.
+  /// True if the last advance() left frames that wait for space in a link.
   bool blocked() const { return blocked_; }
   /// Calls `ask(peer, number)` for each peer whose link has had no space for pending messages for
   /// the time kAskAfter. `number` is the number of the last message to the peer. Does not call
@@ -126,13 +128,12 @@ class Messages {
 
   void watch(Sleep& sleep);
 
-  /// Returns a receive that matches a message of any source, and that no message has matched yet.
-  /// Null if there is none.
+  /// Returns a receive from any source that no message has matched yet. Null if there is none.
   Operation* posted_for_any();
-  /// Returns an operation whose deadline has passed, or null. Searches only if a deadline may have
-  /// passed.
+  /// Returns an operation whose deadline has passed, or null.
   Operation* find_late(Clock::time_point now);
-  /// Returns a clause for the error of a late operation, which says what the operation waits for.
+  /// Returns a clause for the error of an operation that has timed out. It says what the operation
+  /// waits for.
   std::string why_late(const Operation& late) const;
   /// Cancels and returns a receive for which no message has arrived. Returns null for any other
   /// operation, because its bytes may be in flight.
@@ -151,12 +152,12 @@ class Messages {
   struct Outgoing {
     Frame frame = {};
     std::span<const std::byte> payload = {};
-    /// The operation that this frame completes: when the frame has been sent or, for a data frame,
-    /// when all pieces of the message have been sent. The operation owns the payload. Null if the
-    /// frame completes no operation.
+    /// The operation that completes when this frame has been sent or, if it is a piece, when all
+    /// pieces of the message have been sent. The operation owns the payload. Null if the frame
+    /// completes no operation.
     Operation* operation = nullptr;
   };
-  /// A message without a posted receive: the bytes of an eager message, or a request.
+  /// A message for which no receive has been posted: an eager message with its bytes, or a request.
   struct Unexpected {
     GroupRank source;
     Frame frame;
@@ -181,16 +182,18 @@ class Messages {
   struct Peer {
     std::vector<LaneState> lanes;
     std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
-    std::list<Operation*> granted;       ///< Sends with pieces left to start; the first is next.
-    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Ungranted sends by number.
-    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
+    /// Sends with a piece that has not been started. The first send starts the next piece.
+    std::list<Operation*> granted;
+    // Both maps are keyed by message number.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends without a grant.
+    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
-    std::uint64_t next_number = 1;     ///< Number of this rank's next message.
-    std::uint64_t next_announced = 1;  ///< Number of the peer's next message.
+    std::uint64_t next_number = 1;     ///< Number of the next message to the peer.
+    std::uint64_t next_announced = 1;  ///< Number that the next message from the peer must have.
     std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
     std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from the peer.
-    std::size_t credit_owed = 0;       ///< Part of credit_lent to return to the peer.
+    std::size_t credit_owed = 0;       ///< Part of credit_lent that will be returned to the peer.
     std::uint64_t taken = 0;           ///< Number of requests and whole eager messages read.
     std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this number.
     bool draining = false;     ///< Set by drain().
@@ -254,16 +257,16 @@ class Messages {
   const std::size_t eager_bytes_;
   const std::size_t piece_bytes_;
   ByRank<GroupRank, Peer> peers_;
-  Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
+  Matches<Operation*> posted_;      ///< Receives without a message, by source and tag.
   Matches<Unexpected> unexpected_;  ///< Keyed by the sender's rank and the tag.
   std::size_t posted_for_any_ = 0;  ///< Number of posted receives that match any source.
   std::size_t reading_ahead_ = 0;   ///< Number of peers whose `reads_ahead` is set.
-  bool blocked_ = false;            ///< True if frames wait for space in a link.
+  bool blocked_ = false;            ///< See blocked().
   std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
   OperationList pending_;           ///< Operations that are posted and not finished.
   OperationList finished_;          ///< Finished operations not yet returned by take_finished().
-  /// Lower bound of the deadlines of the pending operations.
+  /// No pending operation has an earlier deadline.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };
 

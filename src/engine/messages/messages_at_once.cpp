@@ -1,6 +1,6 @@
 // The part of Messages that sends or receives one small message on the caller's thread. It
-// allocates no memory and does not read the clock. All but the simplest cases are left to the rest
-// of Messages.
+// allocates no memory and does not read the clock. It handles only the simplest cases; the caller
+// submits other messages to the driver.
 #include <algorithm>
 #include <utility>
 
@@ -48,7 +48,8 @@ void Messages::go_on_with(std::shared_ptr<Operation> send) noexcept {
   pending_.push_back(std::move(send));
 }
 
-/// False if other receives are posted, because the message may be for one of those receives.
+/// Returns false if other receives are posted, because the next message may match one of those
+/// receives.
 bool Messages::may_receive_at_once(const Task& task) {
   if (task.call.peer < 0 || !posted_.empty()) return false;
   const GroupRank rank(task.call.peer);
@@ -83,7 +84,7 @@ AtOnce Messages::receive_at_once(Task& task) {
   lane.consume_message(*message);
   ++peer.taken;
   note_ahead(peer);
-  // Returns credit now, because the next call may come late and the sender may need the credit.
+  // Sends the returned credit now: the sender may need it before this rank's next call.
   if (peer.has_to_write()) write_to(rank, peer);
   return AtOnce::whole;
 }

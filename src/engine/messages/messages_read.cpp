@@ -1,5 +1,5 @@
-// The part of Messages that reads. Every number from a peer is checked, before it is used, against
-// what this rank itself has announced or posted.
+// The part of Messages that reads frames. Before a number from a peer is used, it is checked
+// against the messages that this rank has announced and the receives that it has posted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ bool Messages::read_lane(GroupRank rank, Peer& peer, LaneState& state, Lane& lan
   return moved;
 }
 
-/// Handles a header. If no payload follows, the lane is then between_messages() again.
+/// Handles the header of a frame. Afterwards, between_messages() is true if no payload follows.
 void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   const Frame frame = *lane.header();
   check_form(rank, peer, state, frame);
@@ -122,7 +122,7 @@ void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& l
   }
 }
 
-/// Checks the properties of a frame that do not depend on pending messages.
+/// Checks the properties of a frame that can be checked without the pending operations.
 void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& state,
                           const Frame& frame) const {
   const bool is_announcement = frame.kind == FrameKind::eager || frame.kind == FrameKind::request;

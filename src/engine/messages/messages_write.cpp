@@ -1,4 +1,4 @@
-// The part of Messages that writes. It decides which frame is sent next, and on which lane.
+// The part of Messages that writes frames. It decides which frame is sent next, and on which lane.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ bool Messages::write_to(GroupRank rank, Peer& peer) {
 }
 
 /// Throws MemberGone if a pending operation has to write to the peer. Otherwise drops the queued
-/// frames, which only return credit to this peer. Messages that the peer sent before it left may
-/// still be read.
+/// frames: all of them return credit, which the peer no longer needs. Messages that the peer sent
+/// before it left may still be read.
 void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& reason) {
   const auto matters = [](const Outgoing& outgoing) {
     return outgoing.frame.kind != FrameKind::credit;
@@ -58,7 +58,7 @@ bool Messages::write_lanes(Peer& peer, const Channel& channel) {
   return moved;
 }
 
-/// Assigns the next frame to a free lane, and returns the lane's index. Returns nullopt if there is
+/// Starts the next frame on a free lane, and returns the lane's index. Returns nullopt if there is
 /// no frame or no free lane.
 std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
   std::optional<std::size_t> chosen;

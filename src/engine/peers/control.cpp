@@ -13,7 +13,8 @@ namespace mccl::engine {
 namespace {
 
 constexpr std::size_t kReasonLimit = 2048;
-/// Bytes that a connection reserves for unsent messages; more than the longest message.
+/// Number of bytes that a connection reserves for unsent messages. It is larger than the longest
+/// message.
 constexpr std::size_t kUsualUnsentBytes = std::size_t{16} << 10;
 
 /// Header of an encoded message. `blob_bytes` bytes follow, and then `reason_bytes` bytes of text.
@@ -45,7 +46,7 @@ bool is_padded(const ControlLayout& layout) {
   return std::all_of(end, layout.transport.end(), [](char c) { return c == '\0'; });
 }
 
-/// True if all numbers are in their ranges. Does not check the bytes after the header.
+/// True if all fields of the header are in their ranges. Does not check the bytes after the header.
 bool is_possible(const ControlLayout& layout) {
   return layout.kind < kControlKindCount &&
          layout.purpose <= static_cast<int>(transport::Purpose::point_to_point) &&
@@ -58,7 +59,7 @@ std::span<const std::byte> bytes_of(const std::string& text, std::size_t limit) 
   return std::as_bytes(std::span(text)).first(std::min(text.size(), limit));
 }
 
-/// Appends the message's bytes. If this throws, `bytes` is unchanged.
+/// Appends the encoded message to `bytes`. If this throws, `bytes` is unchanged.
 void append(std::vector<std::byte>& bytes, const ControlMessage& message) {
   const std::span<const std::byte> reason = bytes_of(message.failure.reason, kReasonLimit);
   const std::span<const std::byte> name = bytes_of(message.transport, transport::kMostNameBytes);
@@ -148,9 +149,10 @@ void ControlConnection::flush() noexcept {
       sent_ += written;
     }
   } catch (const std::exception&) {
-    sent_ = unsent_.size();  // the peer no longer reads, which receive() reports
+    sent_ = unsent_.size();  // drops the bytes; receive() reports that the peer is gone
   }
-  // Erases only if at least half of the bytes have been written, so that few bytes are moved.
+  // The written bytes are erased only if they are at least half of all bytes, so that the erasure
+  // moves few bytes.
   if (sent_ < unsent_.size() - sent_) return;
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent_));
   sent_ = 0;

@@ -1,5 +1,5 @@
-// Control messages between two processes: requests for links, failures of groups, the calls of
-// ranks that make no progress, heartbeats and goodbyes.
+// Control messages between two processes, such as requests for links, failures of groups,
+// descriptions of calls that make no progress, heartbeats and goodbyes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace mccl::engine {
 /// "This rank" is the sender. The text after each colon lists the fields of ControlMessage that the
 /// kind uses.
 enum class ControlKind : std::uint8_t {
-  open,  ///< this rank needs the link, which the higher rank of the pair makes: key
+  open,  ///< asks for a link, which the higher rank of the pair makes: key
   link,  ///< set-up data of a transport for a link that is being made: key, transport, blob
   /// this rank cannot set up the link with this transport (empty: with any): key, failure.reason,
   /// transport
@@ -69,8 +69,8 @@ struct ControlMessage {
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
 };
 
-/// Returns the bytes of a message, whose header contains its length. Reasons longer than 2 KiB are
-/// truncated. Throws InvalidArgument if the blob is too long.
+/// Returns the encoded message; its header contains the number of its bytes. Reasons longer than 2
+/// KiB are truncated. Throws InvalidArgument if the blob is too long.
 std::vector<std::byte> encode(const ControlMessage& message);
 
 /// Returns the first message in `bytes` and its length in bytes; nullopt if the message is
@@ -84,12 +84,13 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 /// One side of a pair's control connection. Used under the engine's progress lock.
 class ControlConnection {
  public:
-  /// Maximum number of bytes queued for a peer that does not read. While a correct peer is stopped,
-  /// messages about a hundred thousand groups may take this many bytes.
+  /// Maximum number of bytes queued for a peer that does not read; beyond this, the connection
+  /// fails. The limit suffices for messages about a hundred thousand groups, because a correct peer
+  /// may be stopped for a while.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
-  /// Reserves memory, so that send() allocates only while earlier messages are queued. Throws
-  /// std::bad_alloc.
+  /// Reserves memory for queued bytes, so that send() allocates memory only if earlier messages are
+  /// still queued. Throws std::bad_alloc.
   explicit ControlConnection(std::unique_ptr<transport::Link> link);
 
   /// Writes as much of the message as the link takes, and queues the rest. Returns an empty text on
@@ -97,12 +98,12 @@ class ControlConnection {
   /// has run out. After a failure the stream has a gap, and the connection must not be used any
   /// more. Does not report a closed connection; receive() then throws.
   [[nodiscard]] std::string_view send(const ControlMessage& message) noexcept;
-  /// Writes queued bytes.
+  /// Writes as many queued bytes as the link takes.
   void flush() noexcept;
   bool has_unsent() const { return sent_ < unsent_.size(); }
   /// Returns the next message, and returns the same message again until consume() is called.
   /// Returns nullopt until the whole message has arrived. Throws LinkClosed at the end of the
-  /// stream, and CorruptionError.
+  /// stream, and CorruptionError for malformed bytes.
   std::optional<ControlMessage> receive();
   void consume() { link_->consume(std::exchange(received_bytes_, 0)); }
   const transport::Link& link() const { return *link_; }

@@ -1,5 +1,5 @@
 // Sends this process's heartbeats and observes those of its peers. Neighbours read each other's
-// heartbeat counters in the memory that they share; other peers exchange messages.
+// heartbeat counters in the memory that they share; other peers send each other control messages.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace mccl::engine {
 /// Measures the silence of each peer. Used under the engine's progress lock.
 class Liveness {
  public:
-  /// Number of heartbeats in an interval. The time from one beat to the next is a period. A peer
-  /// may have sent its last heartbeat up to a period before it stopped, and this process checks
-  /// once in a period. So the peer is declared lost an interval after its stop, plus or minus one
-  /// period.
+  /// Number of heartbeats in the interval, which is the silence after which a peer is lost. The
+  /// time from one heartbeat to the next is a period. A peer may have sent its last heartbeat up to
+  /// a period before it stopped, and this process checks once in a period. So the peer is declared
+  /// lost an interval after its stop, plus or minus one period.
   static constexpr int kBeats = 40;
   /// Additional periods of silence allowed for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
   /// Maximum number of periods of silence that one call of beat() adds, even if more time has
-  /// passed since the last call. hears() is false for a peer that has been silent for this many
-  /// periods.
+  /// passed since the last call, because this process may itself have been stopped meanwhile.
+  /// hears() is false for a peer that has been silent for this many periods.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)
@@ -39,7 +39,7 @@ class Liveness {
     peers_[rank].state = State::silent;
     peers_[rank].meeting = meeting;
   }
-  /// Called when something arrives from the peer. A peer is not watched before the first call of
+  /// Called when any message arrives from the peer. A peer is not watched before the first call of
   /// heard() or expect().
   void heard(WorldRank rank) {
     peers_[rank].state = State::heard;
@@ -58,8 +58,8 @@ class Liveness {
     return peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
            peer.silence >= kMostPeriods * period_;
   }
-  /// Called for a peer whose messages pass through relays: the peer is given up kMorePeriods later
-  /// than others.
+  /// Called for a peer whose messages pass through relays. The peer may be silent for kMorePeriods
+  /// periods longer than other peers.
   void be_patient_with(WorldRank rank) { peers_[rank].patience = kMorePeriods * period_; }
   /// Stops watching the peer.
   void forget(WorldRank rank) { peers_[rank].state = State::unknown; }
@@ -85,7 +85,8 @@ class Liveness {
 
   Clock::duration period_;
   /// Silence after which a peer is lost: the interval minus half a period. Silence is checked once
-  /// in a period, so this rounds the interval to the nearest check.
+  /// in a period. Half a period is subtracted so that the peer is lost at the check that is nearest
+  /// to the end of the interval.
   Clock::duration limit_;
   ByRank<WorldRank, Peer> peers_;
   Clock::time_point last_beat_{};
@@ -96,8 +97,7 @@ class Liveness {
 /// lock.
 class Heartbeats : private Liveness {
  public:
-  /// `silence`: how long a peer may be silent before it is given up. `peers` must outlive this
-  /// object.
+  /// `silence`: the silence after which a peer is given up. `peers` must outlive this object.
   Heartbeats(Peers& peers, std::shared_ptr<const node::SharedMemory> memory,
              Clock::duration silence);
 
@@ -108,11 +108,11 @@ class Heartbeats : private Liveness {
   using Liveness::hears;
   using Liveness::next_beat;
 
-  /// How long a peer may be silent until it is given up.
+  /// The silence after which a peer is given up.
   Clock::duration silence() const { return silence_; }
-  /// Sends a heartbeat. Returns the peers that have been silent for too long, each once. Gives
-  /// these peers up, and sends them a goodbye in case they still listen. Before this call, heard()
-  /// must have been called for all messages that have arrived.
+  /// Sends a heartbeat to each peer. Gives up the peers that have been silent for too long, sends
+  /// them a goodbye in case they can still receive it, and returns them, each once. Before this
+  /// call, heard() must have been called for all messages that have arrived.
   struct Silent {
     WorldRank peer;
     std::string reason;

@@ -1,4 +1,5 @@
-// The other processes of the job: a control connection to each, and which of them are gone.
+// The other processes of the job: the control connection to each, and which of them have left or
+// are lost.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,8 @@ class Peers {
   /// The reason why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 
-  /// True if the peer left in good order. If it is a relay, it still forwards data of other ranks.
+  /// True if the peer left in good order, with a goodbye. If the peer is a relay, it still forwards
+  /// data of other ranks.
   bool has_left(WorldRank rank) const { return peer(rank).has_left; }
 
   /// True if the peer's process has left the job or is known to have ended. False if the process
@@ -38,19 +40,20 @@ class Peers {
   /// True if every connected peer has sent `arrived`. Meaningful on rank 0 only.
   bool have_all_arrived() const;
 
-  /// Sends a message; no-op if the peer is gone. If the message cannot be sent, the peer is lost,
-  /// which receive() reports.
+  /// Sends a message; no-op if the peer is gone. If the message cannot be sent, the next receive()
+  /// reports the peer as lost.
   void send(WorldRank rank, const ControlMessage& message) noexcept;
   int size() const { return static_cast<int>(peers_.size()); }
   void flush() noexcept;
   /// Sends goodbye to every peer and closes all connections.
   void leave() noexcept;
-  /// Gives a peer up, and sends it the reason in case it still listens.
+  /// Treats the peer as lost, and sends it the reason in case it can still receive it.
   void give_up(WorldRank rank, const std::string& reason);
 
-  /// Handles messages from peers, up to kMessagesAtATime of each. Returns true if more may be
-  /// waiting. If `on_message` throws CorruptionError, the peer is at fault and is lost. All other
-  /// exceptions propagate, and the message is handled again the next time.
+  /// Handles messages from peers, up to kMessagesAtATime of each. Returns true if more messages may
+  /// be waiting. If `on_message` throws CorruptionError, the peer is treated as lost, because it
+  /// sent an invalid message. All other exceptions propagate, and the next call handles the message
+  /// again.
   using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
   using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
   bool receive(const OnMessage& on_message, const OnLost& on_lost);
@@ -67,7 +70,7 @@ class Peers {
     bool is_relayed = false;
     bool has_ended = false;  ///< True if the peer's system closed the connection without goodbye.
     bool has_arrived = false;
-    std::string farewell;  ///< Why the peer said goodbye; empty until its goodbye arrives.
+    std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
   };
   const Peer& peer(WorldRank rank) const { return peers_[rank]; }
   static bool hear(WorldRank rank, Peer& peer, const OnMessage& on_message);

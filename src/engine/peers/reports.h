@@ -17,13 +17,14 @@
 
 namespace mccl::engine {
 
-/// One side of the exchange of reports. Used under the engine's progress lock.
+/// Requests the reports of other ranks, and answers their requests. Used under the engine's
+/// progress lock.
 class Reports {
  public:
   /// Maximum size of a report in bytes.
   static constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-  /// Age up to which this rank's last report is sent again instead of a new one, and the least time
-  /// between two reports to one peer. This limits the work that the requests of a peer can cause.
+  /// Age up to which this rank's last report is sent again instead of a new one. Also the minimum
+  /// time between two reports to one peer. Both limit the work that requests can cause.
   static constexpr std::chrono::milliseconds kFresh{20};
 
   /// `describe` returns this rank's own report of at most kMostBytes. `peers` must outlive this
@@ -31,23 +32,24 @@ class Reports {
   Reports(Peers& peers, std::function<std::string()> describe);
 
   /// Asks every connected peer for its report, and drops the reports of earlier requests. Returns a
-  /// future that becomes ready once the reports of all these peers have arrived. If a peer is lost
-  /// or stopped meanwhile, the future never becomes ready, so the caller must limit its wait. The
-  /// caller must not hold the progress lock while it waits.
+  /// future that becomes ready once the reports of all these peers have arrived. Peers that are
+  /// lost meanwhile are no longer awaited. A stopped peer does not answer, so the caller must limit
+  /// its wait. The caller must not hold the progress lock while it waits.
   std::future<void> request();
   /// Returns the reports of the ranks that were asked, and ends the request. The text of a peer
   /// that has not answered is empty. The texts come from other processes and are not checked.
   std::map<WorldRank, std::string> take();
 
-  /// Called when a peer is lost or has left: its report is no longer awaited, and it gets none.
+  /// Called when a peer is lost or has left. Its report is no longer awaited, and its requests are
+  /// dropped.
   void forget(WorldRank peer);
   /// Handles a request for this rank's report, or a piece of a peer's report. Throws
   /// CorruptionError if the report of a peer is longer than kMostBytes.
   void hear(WorldRank peer, const ControlMessage& message, Clock::time_point now);
-  /// Answers the requests that have waited because they came less than kFresh after the last report
-  /// to the same peer. Of several requests of a peer, only the last is answered.
+  /// Answers the requests that arrived less than kFresh after the last report to the same peer and
+  /// have now waited long enough. Of several requests of a peer, only the last is answered.
   void answer_late(Clock::time_point now);
-  /// Time at which answer_late() has something to do; Clock::time_point::max() if it has nothing.
+  /// Time at which answer_late() must be called next; Clock::time_point::max() if no request waits.
   Clock::time_point next_answer() const { return next_answer_; }
 
  private:
@@ -72,7 +74,7 @@ class Reports {
   Clock::time_point next_answer_ = Clock::time_point::max();
   std::uint64_t round_ = 0;
   std::map<WorldRank, Answer> answers_;  ///< Answers of the ranks that were asked.
-  std::size_t missing_ = 0;              ///< Number of reports that are not complete.
+  std::size_t missing_ = 0;              ///< Number of awaited reports that are not complete.
   std::promise<void> complete_;          ///< Made ready when `missing_` becomes 0.
 };
 

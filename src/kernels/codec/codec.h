@@ -23,9 +23,9 @@ void encode(const Coding& coding, Coded form, DType dtype, const void* src, std:
 bool decode(const Coding& coding, Coded form, DType dtype, const std::byte* src, std::size_t n,
             void* dst);
 
-/// Sums contributions block by block, in f32 and in the order of the operands, and divides by
-/// `divisor` at the end. Both functions return -1 on success, or the index of an operand that
-/// encode() cannot have produced.
+/// fold_to_sum and fold_to_elements sum contributions block by block, in f32 and in the order of
+/// the operands, and divide by `divisor` at the end. They return -1 on success, or the index of an
+/// operand that encode() cannot have produced.
 ///
 /// fold_to_sum encodes the sum into blocks again. It adds the rounding error of these blocks, times
 /// the divisor, to `left`, which has elements of `dtype`. The caller can add `left` to an operand

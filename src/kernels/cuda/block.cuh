@@ -201,8 +201,8 @@ __device__ __forceinline__ std::size_t all_lines() {
   return std::size_t{16} * gridDim.x * blockDim.x;
 }
 
-/// Calls act(step, peer) for each rank but this one. Begins with the next rank, so that not all
-/// ranks write to the same rank at a time. Unrolled, so `step` can index registers.
+/// Calls act(step, peer) for each rank but this one. Begins with the next rank, so that the ranks
+/// do not all write to one rank at the same time. Unrolled, so `step` can index registers.
 template <typename Act>
 __device__ __forceinline__ void for_others(const Fabric& fabric, const Act& act) {
 #pragma unroll

@@ -20,8 +20,9 @@ inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
 /// Size in bytes of the data and flags of a packed call that one rank sends to another. Packed
 /// calls have one flag per line.
 inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
-/// Maximum size in bytes of the data of a packed call. If the call sends sums back, the limit is
-/// half of this.
+/// Maximum number of data bytes that one rank sends to another in a packed call: kPackedArea
+/// without the flags, which take 8 bytes of each line of 128. If the call sends sums back, the
+/// limit is half of this.
 inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
 /// Maximum number of bytes that each rank sends to each other rank in one round of a call that is
 /// neither flagged nor packed.
@@ -32,8 +33,8 @@ inline constexpr std::size_t kSentInBarrier = std::size_t{1300} << 10;
 /// Maximum number of bytes that the root of a short broadcast sends, in total, if it sends the
 /// whole data to each rank. For more bytes, each rank gets a part, which it forwards.
 inline constexpr std::size_t kMostSentWhole = std::size_t{64} << 10;
-/// Maximum size in bytes of a flagged broadcast. Its parts fill half of the area, except for the
-/// line of the tokens (broadcast.cuh).
+/// Maximum size in bytes of a flagged broadcast. Forwarded parts take the second half of the bytes
+/// of a flagged call, without the last 16 bytes, which hold the tokens (broadcast.cuh).
 inline constexpr std::size_t kMostFlaggedBroadcast = kMostFlagged / 2 - 16;
 
 /// Size in bytes of the words that the barrier meet() uses: one line of 64 bytes per block and
@@ -73,7 +74,7 @@ inline StagingLayout layout_of(int ranks) {
   return {kFlagBytes, kFlagBytes + flagged, received, received + round, received + 2 * round};
 }
 
-/// Per-block counters in device memory. The kernels increment them, so that a graph can run a
+/// Per-block counters in device memory. The kernels increment them, so that a CUDA graph can run a
 /// kernel repeatedly. Between kernels, the counters of all blocks are equal.
 struct Counters {
   /// Number of barriers so far. A block meets the block with the same number on the other ranks.

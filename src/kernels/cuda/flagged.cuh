@@ -3,9 +3,9 @@
 // other signal. Flagged calls have the lowest latency, but send twice as many bytes as the data
 // has.
 //
-// The halves of the area are used in turn. A rank writes to the same half again two calls later. In
-// the call between, it receives data from every other rank, which shows that all of them have
-// finished reading that half.
+// The two halves of the area (StagingLayout::flagged) are used in turn. A rank writes to the same
+// half again two calls later. In the call between, it receives data from every other rank, which
+// shows that all of them have finished reading that half.
 //
 // Small sums are computed completely by every rank. For larger sums, each rank computes one part
 // and sends it to all others in the same way.
@@ -77,7 +77,7 @@ __device__ __forceinline__ void give_flagged(const Fabric& fabric, int peer, std
   put_flagged(to + 16, line.words[2], line.words[3], number);
 }
 
-/// Sums the data of all ranks at one offset, including this rank's `own`.
+/// Sums the lines of all ranks at the offset `at`. `own` is the line of this rank.
 template <typename T>
 __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t half,
                                             std::size_t at, const Line& own, std::uint32_t number,
@@ -88,8 +88,8 @@ __device__ __forceinline__ Line sum_flagged(const Fabric& fabric, std::uint32_t 
   return sum_of_ranks<T>(fabric, own, lines).round(divisor);
 }
 
-/// Sends this rank's data to all other ranks. Each rank then sums the data of all ranks, or stores
-/// them one after another.
+/// Sends this rank's data to all other ranks. If kSums is true, each rank then sums the data of all
+/// ranks. Otherwise it stores them one after another.
 template <typename T, bool kSums>
 __device__ __forceinline__ void flagged(const Fabric& fabric, const KernelArguments& task) {
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
@@ -114,8 +114,8 @@ __device__ __forceinline__ void flagged(const Fabric& fabric, const KernelArgume
   leave(fabric.counters->flagged, number);
 }
 
-/// Computes one part of the sum on each rank. In an all_reduce, each rank then sends its part to
-/// all others.
+/// Computes one part of the sum on each rank. In an all_reduce (kSendsBack), each rank then sends
+/// its part to all others.
 template <typename T, bool kSendsBack>
 __device__ __forceinline__ void flagged_parts(const Fabric& fabric, const KernelArguments& task) {
   constexpr std::size_t kResults = kMostFlagged / 2;

@@ -6,8 +6,8 @@
 // inside a GPU and through NVLink, where NCCL relies on it as well (its LL128). PCIe does not
 // guarantee it.
 //
-// The halves of the area are used in turn, as in flagged.cuh. Packed and flagged calls share the
-// counters Counters::flagged.
+// The two halves of the area (StagingLayout::packed) are used in turn, as in flagged.cuh. Packed
+// and flagged calls share the counters Counters::flagged.
 #pragma once
 
 #include "kernels/cuda/block.cuh"
@@ -25,7 +25,7 @@ constexpr unsigned kAllLanes = 0xffffffffU;
 
 __device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x % kLanes); }
 
-/// Collects the two words that a lane needs from the lanes that hold them.
+/// Collects the words at the positions `a` and `b` from the lanes that hold them.
 __device__ __forceinline__ Words gather_words(const Words& own, WordPlace a, WordPlace b) {
   const std::uint64_t a_first = __shfl_sync(kAllLanes, own.first, a.lane);
   const std::uint64_t a_second = __shfl_sync(kAllLanes, own.second, a.lane);
@@ -92,7 +92,8 @@ __device__ __forceinline__ void take_packed_of_others(const Fabric& fabric, std:
   });
 }
 
-/// Numbers of the 480-byte pieces of a buffer of `bytes` bytes that this warp handles.
+/// Numbers of the 480-byte pieces of a buffer that this warp handles: every `stride`-th number from
+/// `first` on, below `end`.
 struct Pieces {
   __device__ __forceinline__ explicit Pieces(std::size_t bytes)
       : first((blockIdx.x * blockDim.x + threadIdx.x) / kLanes),
@@ -118,7 +119,7 @@ __device__ __forceinline__ void store_piece(std::byte* to, std::size_t piece, st
   if (lane < kDataLanes) store(to, piece * kDataOfWarp + lane * 16, bytes, line);
 }
 
-/// Sums one piece of all ranks, including this rank's `own`.
+/// Sums the pieces with the number `piece` of all ranks. `own` is the piece of this rank.
 template <typename T>
 __device__ __forceinline__ Line sum_packed(const Fabric& fabric, std::uint32_t half,
                                            std::size_t piece, const Line& own, std::uint32_t number,

@@ -1,7 +1,7 @@
 // The layout of packed lines, shared with tests on the host. A line has 128 bytes, of which the
-// last eight are the flag. A warp writes four lines at a time, which hold 480 bytes of data. A lane
-// holds 16 bytes, as two words of eight bytes. Packing moves the data words from their original
-// order to their positions in the lines.
+// last eight are the flag. A warp writes four lines at a time, which hold 480 bytes of data. Each
+// lane (thread of the warp) holds 16 bytes, as two words of eight bytes. Packing moves the data
+// words from their original order to their positions in the lines.
 #pragma once
 
 #include "kernels/cuda/arithmetic.h"

@@ -8,11 +8,11 @@
 // out the sums that it has received.
 //
 // The areas have two halves, used in turn, so a half is written again two rounds later. In the
-// round between, the block meets its counterparts, which have then finished reading the data of the
-// first round. The halves alternate across kernels too. Otherwise a call of one round that follows
-// another could overwrite data that a peer is still reading. Kernels of a stream run in order, so a
-// block that meets a block of the next kernel knows that the previous kernel has ended on that
-// rank.
+// round between, the block meets the blocks with the same number on the other ranks, which have
+// then finished reading the data of the first round. The halves alternate across kernels too.
+// Otherwise a call of one round that follows another could overwrite data that a peer is still
+// reading. Kernels of a stream run in order, so a block that meets a block of the next kernel knows
+// that the previous kernel has ended on that rank.
 //
 // In calls of several rounds, half of the blocks are half a round ahead. While they copy received
 // data out, the other blocks keep the links busy.
@@ -40,7 +40,8 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
 }
 
 /// Moves this thread's lines between `begin` and `end` of each other rank's data, whose length is
-/// size_of(peer). If there is one line of each rank, the lines of all ranks are in flight together.
+/// size_of(peer). If a thread has at most one line of each rank, the lines of all ranks are in
+/// flight together.
 template <typename Size, typename Load, typename Store>
 __device__ __forceinline__ void move_of_others(const Fabric& fabric, std::size_t begin,
                                                std::size_t end, const Size& size_of,
@@ -80,7 +81,8 @@ class Staged {
   __device__ __forceinline__ void run(std::uint32_t meeting) {
     const std::uint32_t first = count_of(fabric_.counters->rounds);
     // Half a round is a multiple of all_lines() bytes. So each line of the staging area is always
-    // used by the same block, which the barrier of blocks requires.
+    // used by the same block. This is necessary, because the barrier synchronises only blocks with
+    // the same number.
     static_assert(kRound >= std::size_t{2} * 16 * kMostBlocks * kThreads);
     const std::size_t length = kRound / (2 * all_lines()) * (2 * all_lines());
     const bool is_long = parts_.part > length;
@@ -109,8 +111,8 @@ class Staged {
   static constexpr bool kSums = kShape == Shape::all_reduce || kShape == Shape::reduce_scatter;
   static constexpr bool kDivided = kSums || kShape == Shape::all_to_all;
 
-  /// An all_reduce is cut into one part per rank. For all other calls, `bytes` is the size of a
-  /// part.
+  /// Size in bytes of a rank's part. The buffer of an all_reduce is cut into one part per rank. For
+  /// all other calls, KernelArguments::bytes is the size of a part.
   __device__ __forceinline__ std::size_t size_of(int rank) const {
     return kShape == Shape::all_reduce ? parts_.size_of(rank) : task_.bytes;
   }
@@ -169,7 +171,8 @@ class Staged {
     for (; at < end; at += all_lines()) sum_lines<kRanks, 1>(at, bytes);
   }
 
-  /// The loads of all ranks and lines are in flight together.
+  /// Sums kLines lines of this thread over all ranks. The loads of all these lines are in flight
+  /// together.
   template <int kRanks, int kLines>
   __device__ __forceinline__ void sum_lines(std::size_t first, std::size_t bytes) const {
     const int own = fabric_.rank;

@@ -23,10 +23,10 @@ constexpr Clock::duration kPatience = 1s;
 /// Minimum interval between reports to the neighbours about cables. Changes in this interval are
 /// reported together, because many trunks are established at the same time.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// Pause between the end of a trunk and the next dial of its address. Without it, a restarted rank
-/// would dial continuously, because ranks that have already agreed close its connections
-/// immediately. It is shorter than kPatience, so that an address is tried again before it is ruled
-/// out.
+/// Pause between the end of a trunk and the next dial of its address. Without the pause, a
+/// restarted rank would dial continuously, because ranks that have already agreed close its
+/// connections immediately. The pause is shorter than kPatience, so that an address is tried again
+/// before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
 /// Time limit for neighbours to confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
@@ -52,7 +52,8 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
 
 }  // namespace
 
-/// The dial has no deadline: it is dropped when the ranks have agreed or the caller gives up.
+/// Returns a request without a deadline. The dials of the search are dropped when the ranks have
+/// agreed, or by close().
 DialRequest Discovery::request_for(int peer, std::size_t index, const Address& to,
                                    Clock::time_point not_before) const {
   return {.self = self_,
@@ -157,9 +158,9 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_spread_at_ || all_know ? link_state_.fault() : "";
 }
 
-/// Dials the address of a trunk that has ended before the ranks agreed, because its rank may be
-/// restarted, or the cable plugged in again. If this was the last trunk to the rank, the rank no
-/// longer counts as known to run.
+/// Called when a trunk ends before the ranks agree. Dials its address again, because the rank there
+/// may be restarted, or the cable plugged in again. If the trunk was the last one to that rank, the
+/// rank no longer counts as known to run.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer())) state_of(trunk.peer()).known_since = kNever;
   for (const auto& [peer, address] : tried_) {
@@ -175,7 +176,8 @@ bool Discovery::is_joined_to(int peer) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender learned of the fault before the decision, so its process fails.
+    // The sender learned of the fault before the decision reached it. Its process therefore fails,
+    // and the cable to it is lost.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
@@ -245,8 +247,8 @@ void Discovery::look_around(Clock::time_point now) {
     if (cable.a != self_.rank && cable.b != self_.rank) continue;
     const auto trunk = std::ranges::find(trunks_, cable, &Trunk::cable);
     if (trunk == trunks_.end()) {
-      // If the last trunk to the rank at the other end has ended, look_for_deaths() first checks
-      // whether that rank is alive.
+      // If the last trunk to the rank at the other end has ended, the cable is not given up here:
+      // look_for_deaths() first checks whether that rank is alive.
       const bool is_asked = are_meeting_ && state_of(other_end_of(cable)).gone_since != kNever;
       if (!is_asked) give_up(cable, kGoneTooSoon);
     } else {

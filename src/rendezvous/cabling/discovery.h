@@ -2,9 +2,9 @@
 // cables.
 //
 // Every rank tries every address of every other rank in parallel. A connection counts as a cable if
-// the handshake proves that it leads to that rank; the connection is then the cable's trunk
-// (link_state.h). An address is ruled out if no connection to it succeeds although its rank is
-// known to run.
+// the handshake proves that the dialed rank is at its other end; the connection is then the trunk
+// of that cable (link_state.h). An address is ruled out if its rank is known to run, but no
+// connection to the address succeeds.
 #pragma once
 
 #include <poll.h>
@@ -29,8 +29,8 @@ struct CableEnds {
   transport::tcp::Address there;
 };
 
-/// One rank's search for cables, and its part in the agreement on them. Not thread-safe. Only the
-/// constructor may block (name resolution).
+/// Searches for the cables of one rank, and takes part in the agreement of all ranks on the
+/// cabling. Not thread-safe. Only the constructor may block (name resolution).
 class Discovery {
  public:
   /// `port` is the port at which all other ranks reach this rank's listener, on every cable.
@@ -54,40 +54,44 @@ class Discovery {
   /// agreed, a death is returned only after kToSpreadDeath, so that the neighbours can read the
   /// report first.
   std::string death(Clock::time_point now) const;
-  /// Must be called once all ranks are connected. A rank that leaves afterwards does not count as
-  /// dead.
+  /// Must be called once all ranks are connected. A rank whose process ends after this call does
+  /// not count as dead.
   void everyone_is_here() {
     are_meeting_ = false;
     probes_.clear();
   }
   /// Returns the address of this rank's end of each trunk.
   std::vector<transport::tcp::Address> own_ends() const;
-  /// Returns the ends of the cables to a peer, in the order of Cabling::between.
+  /// Returns the two ends of each agreed cable to a peer, in the order of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
 
-  /// Sends an "alive" message on every trunk, so that the peers do not count its cable as cut. Must
-  /// be called repeatedly once the ranks have agreed on the cabling.
+  /// Sends an "alive" message on every trunk, so that the peer does not count the trunk's cable as
+  /// cut. Must be called repeatedly once the ranks have agreed on the cabling.
   void beat();
-  /// Returns the cables that have been cut since the last call. A cable counts as cut if nothing
-  /// has arrived on it for `silence`, or if this or another rank has reported it as cut.
+  /// Returns the cables that this rank has found to be cut since the last call. A cable counts as
+  /// cut if nothing has arrived on it for `silence`, or if this or another rank has reported it as
+  /// cut.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
 
-  /// Returns text for error messages: the missing ranks, and the addresses that were tried.
+  /// Explains, for an error message, why the ranks have not agreed yet. Lists the ranks that have
+  /// not reported, with the result at each of their addresses; if all have reported, lists the
+  /// ranks that still search.
   std::string trouble() const;
 
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    /// Time of the Sighting that first showed that the peer runs; kNever if it is not known to run.
+    /// Time at which a Sighting first showed that the peer runs; kNever if the peer is not known to
+    /// run.
     Clock::time_point known_since = kNever;
     /// Time at which the last trunk between the peer and this rank ended. kNever if the peer has a
-    /// trunk, never had one, or is being probed.
+    /// trunk, never had one, or has been probed since its last trunk ended.
     Clock::time_point gone_since = kNever;
   };
-  /// An agreed cable of this rank. Either end may have dialed its trunk.
+  /// An agreed cable that ends at this rank.
   struct Known {
     Cable cable;
     CableEnds ends;
@@ -97,7 +101,8 @@ class Discovery {
   /// A rank counts as dead once it has had no trunk to this rank for this long, because a restarted
   /// process reconnects sooner. Applies after all ranks have reported and before they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
-  /// Time for neighbours to read the report of a death.
+  /// Time from the report of a death to the neighbours until death() returns it. In this time, the
+  /// neighbours read the report, before this rank fails and closes its trunks.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
   static constexpr const char* kGoneTooSoon =
       "it was disconnected before all ranks had agreed on it";
@@ -120,8 +125,8 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends the message to each neighbour, on one trunk only. Skips the neighbour at the other end
-  /// of the trunk `but`, which may be null.
+  /// Sends the message once to each neighbour, on the first trunk to it. Skips the neighbour at the
+  /// other end of the trunk `but`, which may be null.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
@@ -137,8 +142,8 @@ class Discovery {
   std::vector<std::pair<int, transport::tcp::Address>> tried_;
   LinkState link_state_;
   std::vector<Peer> peers_;  ///< Indexed by rank.
-  /// Time from which death() returns the known death. Until then, the neighbours have
-  /// kToSpreadDeath to read the report. kNever while no death is known.
+  /// Time from which death() returns the known death: kToSpreadDeath after the death became known.
+  /// kNever while no death is known.
   Clock::time_point death_spread_at_ = kNever;
   bool are_meeting_ = true;
   std::list<Dial> dials_;
@@ -147,13 +152,13 @@ class Discovery {
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
-  /// Rank 0 only: time at which the last rank stopped looking for cables; kNever while a rank still
-  /// looks.
+  /// Rank 0 only: time at which it learned that no rank searches for cables any more; kNever while
+  /// a rank still searches.
   Clock::time_point settled_since_ = kNever;
   /// Time from which fault() returns the known fault even if not all neighbours have confirmed that
   /// they know of it. kNever while no fault is known.
   Clock::time_point fault_spread_at_ = kNever;
-  std::vector<Known> known_;  ///< The agreed cables of this rank.
+  std::vector<Known> known_;  ///< The agreed cables that end at this rank.
 };
 
 }  // namespace mccl::rendezvous

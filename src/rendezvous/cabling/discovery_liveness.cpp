@@ -13,14 +13,15 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Time limit for the answer to a probe of a neighbour whose trunk has ended. It is long enough for
-/// a process that must wait for a core.
+/// a live process that must wait for a CPU core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 
 }  // namespace
 
 /// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
-/// Once the ranks have agreed, no new trunk is made, so a rank whose last trunk has ended may still
-/// be alive. It is therefore probed.
+/// After that, and until the ranks agree, a rank without a trunk for kGoneForGood counts as dead.
+/// Once the ranks have agreed, a trunk that has ended is not dialed again. A neighbour whose last
+/// trunk has ended may then be alive, with only the cable cut, so it is probed.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
@@ -41,7 +42,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  // No ends are known if the trunks ended before the ranks agreed.
+  // If the trunks ended before the ranks agreed, no ends are known, so the probe tries all
+  // addresses of the rank.
   if (request.candidates.empty()) {
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
@@ -99,8 +101,8 @@ void Discovery::beat() {
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
     if (known.is_lost) continue;
-    // If the cable has no trunk any more, it does not count as cut here: the peer's process has
-    // ended, or is being probed (advance_probes).
+    // If the cable has no trunk any more, it does not count as cut here: either the peer's process
+    // has ended, or advance_probes() finds out whether it has.
     std::optional<Clock::time_point> heard_at;
     for (const Trunk& trunk : trunks_) {
       if (trunk.cable() == known.cable) heard_at = std::max(heard_at, {trunk.heard_at()});

@@ -1,5 +1,5 @@
-// Reads the hostfile: the addresses of all ranks, given to every rank in advance. With it, ranks
-// find each other even if no network joins all of them.
+// Reads the hostfile, which lists the addresses of all ranks and is given to every rank in advance.
+// With it, ranks find each other even if no network joins all of them.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ std::string text_of(const transport::tcp::HostPort& address);
 
 /// True if the ranks must search for the cables between them: some ranks may not reach each other,
 /// or several cables may join two ranks. False if all ranks list a common host. Also false for two
-/// ranks that list equally many hosts, if hosts with the same index lie in one small network.
+/// ranks that list equally many hosts, if hosts with the same index lie in one small network (an
+/// IPv4 /30 or an IPv6 /64).
 bool may_be_sparse(const AddressTable& table);
 
 /// True for a job of two ranks if addresses with the same index are in one network of this host.
@@ -34,8 +35,8 @@ bool may_be_sparse(const AddressTable& table);
 bool share_networks(const AddressTable& table, int rank);
 
 /// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name
-/// without an address of this host stands for the wildcard, which replaces all other addresses with
-/// the same port.
+/// that resolves to no address of this host is replaced by the wildcard address. A wildcard
+/// replaces all other addresses with the same port.
 std::vector<transport::tcp::Address> own_addresses(const AddressTable& table, int rank);
 
 }  // namespace mccl::rendezvous

@@ -14,9 +14,10 @@
 namespace mccl::rendezvous {
 namespace {
 
-/// Selects a largest set of the cables between two ranks in which no two share an address, by
-/// augmenting paths. If both hosts have several addresses in one network, each address of one host
-/// reaches each address of the other, which looks like more cables than exist.
+/// Finds a largest set of cables between two ranks in which no two cables share an address (a
+/// maximum matching, by augmenting paths). If both hosts have several addresses in one network,
+/// each address of one host reaches each address of the other, which looks like more cables than
+/// exist.
 class Matching {
  public:
   explicit Matching(const std::vector<Cable>& pair) : pair_(pair) {}

@@ -1,5 +1,5 @@
-// Messages between neighbours about cables, and the trunk, which is the connection that carries
-// these messages.
+// Messages about cables, and the trunk, which is the connection that carries these messages between
+// two neighbours. Neighbours are two ranks that a cable joins.
 //
 // LinkState holds one rank's knowledge of all cables at start-up. Each rank reports the cables that
 // it sees to its neighbours, which forward the report to their neighbours. Once every rank has
@@ -36,7 +36,7 @@ struct Sighting {
   friend bool operator==(const Sighting&, const Sighting&) = default;
 };
 
-/// A message between neighbours.
+/// A message between neighbours about cables.
 struct CableNews {
   enum class Kind : std::uint8_t {
     sighting,
@@ -73,7 +73,7 @@ std::string bare_host(const transport::tcp::Address& address);
 /// thread-safe. No call blocks.
 class Trunk {
  public:
-  /// `socket` connects `self` and `peer`.
+  /// `socket` connects the ranks `self` and `peer` of a job of `size` ranks.
   Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
 
   int peer() const { return peer_; }
@@ -84,7 +84,8 @@ class Trunk {
   const transport::tcp::Address& there() const { return there_; }
 
   void send(const CableNews& news) { stream_.queue(encode(news)); }
-  /// Queues a rank's sighting, unless this version or a newer one has been sent already.
+  /// Queues a sighting of any rank. No-op if this version of it, or a newer one, has been queued on
+  /// this trunk before.
   void send_once(const Sighting& sighting);
   /// Sends queued messages, and appends received ones to `news`. Throws CorruptionError if a
   /// received message is invalid. Returns false once the connection has ended.
@@ -147,15 +148,15 @@ class LinkState {
   /// be called.
   bool all_settled() const;
   /// True if every cable that the rank at one end sees is also seen by the rank at the other end.
-  /// If not, a message is still in flight, or something on the cable translates addresses.
+  /// If not, a message is still in flight, or a device on the cable translates addresses (NAT).
   bool both_ends_see_all() const;
   /// Rank 0 only: decides on the cables that both ends see. Returns false, without a decision, if
   /// these cables do not join all ranks.
   bool decide();
   /// The cabling on which rank 0 has decided; empty before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
-  /// The reason why the ranks cannot decide; empty if no fault is known. A fault after the decision
-  /// is ignored.
+  /// The reason why no cabling can be decided; empty if no fault is known. A fault that is reported
+  /// after the decision is ignored.
   const std::string& fault() const { return fault_; }
   /// Describes the first reported death of a rank; empty if there is none.
   const std::string& death() const { return death_; }
@@ -166,7 +167,7 @@ class LinkState {
   /// The ranks that have reported, but still look for cables.
   std::vector<int> unsettled() const;
 
-  /// Returns the cables that have been cut since the last call.
+  /// Returns the cables that have been reported as cut since the last call.
   std::vector<CutCable> take_cut() { return std::exchange(new_cut_, {}); }
 
  private:

@@ -19,7 +19,7 @@ void Relaying::advance(Clock::time_point now) {
   connections_.remove_if([&](RelayedConnection& connection) { return !advance(connection, now); });
 }
 
-/// Returns false once the connection has ended.
+/// Returns false once the relayed connection has ended, so that it must be removed.
 bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
   if (!connection.splice) {
     if (!connection.onwards.advance(now)) return true;

@@ -23,8 +23,8 @@ namespace mccl::rendezvous {
 /// All connections that this rank relays. Not thread-safe. No call blocks.
 class Relaying {
  public:
-  /// `congestion_control` is used for relayed connections. Once one side has closed its connection,
-  /// the other side has `patience` to receive the remaining bytes.
+  /// `congestion_control` is the TCP algorithm that relayed connections use. Once one side has
+  /// closed its connection, the other side has `patience` to receive the remaining bytes.
   Relaying(std::string congestion_control, Clock::duration patience, Log log)
       : congestion_control_(std::move(congestion_control)),
         patience_(patience),
@@ -41,8 +41,8 @@ class Relaying {
   /// Closes the relayed connections that use `cable`, which has been cut.
   void drop(const Cable& cable);
 
-  /// Returns the ranks whose connections this rank relays. A relayed connection counts only once
-  /// its connection to the next rank is established.
+  /// Returns the ranks at the two ends of the connections that this rank relays. A connection
+  /// counts only once it is established to the next rank on its path.
   std::set<int> users() const;
 
  private:

@@ -75,8 +75,9 @@ Wiring::Wiring(WiringOptions options)
   thread_ = start_thread("mccl wiring", [this] { run(); });
 }
 
-/// Listens at the addresses that the hostfile lists, and at no others. If another rank has the same
-/// port, also listens at a free port. Returns the port at which this rank is reached.
+/// Listens at the addresses that the hostfile lists for this rank. If the hostfile lists the port
+/// of the first address for another rank as well, also listens at a free port of that address.
+/// Returns the port at which the other ranks reach this rank along cables.
 std::uint16_t Wiring::listen() {
   for (const Address& address : own_addresses(options_.table, options_.rank)) {
     try {
@@ -124,7 +125,7 @@ void Wiring::leave() {
   wake_.wake();
   lock.unlock();
   thread_.join();
-  close();  // Frees the addresses now, even if this object is still referenced.
+  close();  // Frees the ports now, even if this object is still referenced.
 }
 
 void Wiring::close() noexcept {
@@ -283,7 +284,8 @@ void Wiring::agreed() {
 /// Repeats a cable as often as the hostfile lists its address with different ports, because some
 /// networks are faster with several connections.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Hosts are compared without scopes, which differ between the ends, so both get the same count.
+  // Hosts are compared without scopes, which differ between the two ranks. Both ranks therefore
+  // compute the same number of rails.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(

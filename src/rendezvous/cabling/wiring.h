@@ -3,8 +3,8 @@
 // (relaying.h), so that every rank can connect to every other rank. The ranks at the two ends of a
 // relayed connection prove their identity to each other.
 //
-// A separate thread accepts and serves these connections, so that relaying continues while the
-// other threads of the process are busy.
+// A separate thread serves the trunks and the relayed connections, so that relaying continues while
+// the other threads of the process are busy.
 //
 // Locks: one mutex guards all members. The thread holds it except while it sleeps.
 #pragma once
@@ -41,10 +41,10 @@ enum class Destination : std::uint8_t { links, store };
 struct WiringOptions {
   int rank = 0;
   AddressTable table;
-  /// Its MCCL_CONNECT_TIMEOUT also limits the time in which one side of a relayed connection must
-  /// receive the remaining bytes once the other side has left or died. The encryption settings
-  /// apply to the messages about cables. Relayed connections are encrypted by the ranks at their
-  /// ends.
+  /// Its MCCL_CONNECT_TIMEOUT also limits the time for which a relayed connection remains after one
+  /// of its two ranks has closed it or died, while the other rank receives the remaining bytes. Its
+  /// encryption settings apply to the messages about cables. Relayed connections are encrypted by
+  /// the ranks at their ends.
   Config config;
   Clock::time_point deadline;
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
@@ -53,8 +53,8 @@ struct WiringOptions {
   std::function<bool(int rank)> may_reach = {};
 };
 
-/// This rank's part in the cabling of a job: its listener, its trunks, and the connections that it
-/// relays. Thread-safe.
+/// The listener and the trunks of one rank in a job that connects along cables, and the connections
+/// that the rank relays. Thread-safe.
 class Wiring {
  public:
   /// Starts to listen and to look for the other ranks. Throws InvalidArgument if it cannot listen.
@@ -71,8 +71,8 @@ class Wiring {
 
   // The following are valid once wait() has returned:
   const Cabling& cabling() const { return cabling_; }
-  /// One entry per rail to a neighbour: the cables in the order of Cabling::between, followed by
-  /// repetitions of the cables that get several connections.
+  /// One entry per rail (parallel connection) to a neighbour: the cables in the order of
+  /// Cabling::between, followed by repetitions of the cables that get several connections.
   const std::vector<CableEnds>& ends(int peer) const {
     return ends_[static_cast<std::size_t>(peer)];
   }
@@ -90,19 +90,19 @@ class Wiring {
   /// per destination.
   transport::tcp::Listener inlet(Destination destination);
 
-  /// Returns the cables of the job that have been cut since the last call.
+  /// Returns the cables of the job that this rank has found to be cut since the last call.
   std::vector<CutCable> take_cut();
   /// Throws PeerError if a cable has been cut or, before everyone_is_here() is called, a rank has
   /// died. Must be called repeatedly while the ranks connect.
   void check() const;
-  /// Must be called once all ranks are connected. A rank that leaves afterwards does not count as
-  /// dead.
+  /// Must be called once all ranks are connected. A rank whose process ends after this call does
+  /// not count as dead.
   void everyone_is_here();
 
-  /// Blocks until this rank relays no more connections, and then closes everything. A relayed
-  /// connection ends at most MCCL_CONNECT_TIMEOUT after one of its ranks has left or died. The
-  /// caller must first close this rank's own connections, because the ranks that relay them wait in
-  /// the same way.
+  /// Blocks until this rank relays no more connections, and then closes its listener and its
+  /// trunks. A relayed connection ends at most MCCL_CONNECT_TIMEOUT after one of its two ranks has
+  /// closed it or died. The caller must first close this rank's own connections, because the ranks
+  /// that relay them wait in the same way.
   void leave();
 
   /// before_fork() must be called before a fork. After the fork, the parent calls

@@ -19,17 +19,18 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// If an address has more guests than this, its guests are closed before the guests of other
+/// If an address has more guests than kShare, its guests are closed before the guests of other
 /// addresses. The ranks of one host share an address, and several of them may connect at the same
 /// time.
 constexpr std::size_t kShare = 16;
-/// Maximum number of connections accepted from a listener before the guests are served again.
-/// Smaller than kMaxGuests, so that a guest has time for its next message.
+/// Maximum number of connections accepted from a listener before the guests are served again. It is
+/// smaller than kMaxGuests, so that these connections cannot displace all guests before the next
+/// messages of the guests are read.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
 /// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener. A
-/// burst of this size accepts a full queue, in which a peer's connection waits behind all earlier
-/// connections.
+/// burst of this size empties a full queue, so that a peer's connection at the end of the queue is
+/// accepted without a pause.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
 /// Average rate limit, in connections per second. Each accepted connection takes about 10 us of the
@@ -38,8 +39,8 @@ constexpr double kPerSecond = 20'000;
 
 constexpr Clock::duration kPauseOutOfRoom = 100ms;
 constexpr Clock::duration kSilence = 60s;
-/// Approximate length, in seconds, of a pause of the rate limit. Several connections may be
-/// accepted after it, so that one wake-up serves them all.
+/// Approximate length, in seconds, of the pause once the rate limit is reached. Several connections
+/// may be accepted after the pause, so that one wake-up serves them all.
 constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {

@@ -21,7 +21,7 @@
 namespace mccl::rendezvous {
 
 /// Returns the level at which a refusal is logged: WARN for a wrong key or version, which the user
-/// must correct; INFO for noise, which any reachable port receives.
+/// must correct; INFO for any other reason, such as noise, which any reachable port receives.
 LogLevel level_of(Refusal refusal);
 
 /// A token bucket: at most `at_once` connections in a burst, and `per_second` on average.
@@ -48,8 +48,8 @@ class Turnstile {
   /// returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
-  /// Records the result of accept(): an errno, or 0. Each error starts a pause. The first of
-  /// consecutive errors is logged, with advice.
+  /// Records the result of accept(): an errno, or 0. After each error, open() returns false for a
+  /// while. The first of consecutive errors is logged, with advice.
   void accept_gave(int error, Clock::time_point now);
   /// Returns the errno once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
@@ -60,6 +60,7 @@ class Turnstile {
                    Clock::time_point now);
 
  private:
+  /// Time of the last log line about a refusal, and the number of refusals since then.
   struct Lines {
     std::optional<Clock::time_point> last;
     std::uint64_t unsaid = 0;
@@ -74,12 +75,12 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< State of the log lines at INFO.
-  Lines loud_lines_;   ///< State of the log lines at WARN.
+  Lines quiet_lines_;  ///< Refusals at level INFO.
+  Lines loud_lines_;   ///< Refusals at level WARN.
 };
 
-/// A connection from a proven member of the job. If the member's settings do not match, `reason` is
-/// set and `socket` is empty.
+/// A connection from a process that has proved that it belongs to the job. If its settings differ
+/// from those of this rank, `reason` says how, and `socket` is empty.
 struct Newcomer {
   int peer = -1;
   transport::LinkKey key;
@@ -108,24 +109,25 @@ class Acceptor {
            std::function<void()> on_refused, std::string where = {});
 
   /// Must be called once all ranks have joined; `peers` are their known addresses. The source
-  /// address of any proven connection also counts as a peer's, even before this call. From this
-  /// call on, connections are accepted at a limited rate, which bounds the share of the engine's
-  /// time that a flood can take.
+  /// address of every authenticated connection is also treated as the address of a peer, even
+  /// before this call. From this call on, connections are accepted at a limited rate, which bounds
+  /// the share of the engine's time that a flood of connections can take.
   void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
 
   /// Accepts connections at a limited rate from now on.
   void limit(AdmissionRate rate, Clock::time_point now) { turnstile_.limit(rate, now); }
   void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
 
-  /// Does all work that is possible without blocking; appends the members that have connected.
+  /// Does all work that is possible without blocking; appends the connections whose handshake has
+  /// ended with a member of the job.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Counts and logs the refusal of a member that advance() has returned.
+  /// Counts and logs that the caller refuses a newcomer, which advance() has returned.
   void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
               Clock::time_point now);
 
-  /// Returns an error text if this rank has accepted no connection for kPatienceWithoutFiles
-  /// because it has no free descriptor; otherwise empty.
+  /// Returns an error text if a lack of free descriptors has kept this rank from accepting
+  /// connections for kPatienceWithoutFiles; otherwise empty.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;

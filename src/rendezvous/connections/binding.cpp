@@ -142,8 +142,8 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
       throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
                                         name, names_of(interfaces)));
     }
-    // If several interfaces are named, each is used for one of several parallel links (a rail), so
-    // it needs only one address.
+    // If several interfaces are named, each carries one of several parallel links (a rail) and
+    // needs only one address.
     if (names.size() > 1) addresses.resize(1);
     own.bound.insert(own.bound.end(), addresses.begin(), addresses.end());
   }
@@ -165,8 +165,8 @@ std::vector<Address> resolve_item(const std::string& item,
   }
 }
 
-/// Returns the first address of the item that belongs to this host. Throws InvalidArgument if none
-/// does.
+/// Returns the first address of `item`, an item of MCCL_LISTEN_ADDR, that belongs to this host.
+/// Throws InvalidArgument if the item has no such address.
 Address local_address_of(const std::string& item) {
   const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
   if (std::ranges::find(interfaces, item, &InterfaceAddress::name) != interfaces.end()) {
@@ -231,7 +231,7 @@ OwnAddresses own_addresses(const Config& config, Reach reach,
   if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
   OwnAddresses own;
   if (reach == Reach::this_host) own.bound = loopbacks(0, interfaces);
-  // One address is enough: every rank of this host dials the first loopback address first.
+  // One loopback address is enough: every rank of this host dials the first one first.
   if (own.bound.size() > 1) own.bound.resize(1);
   publish(own, own.bound.empty() ? reachable(interfaces, AF_INET6) : own.bound, log);
   return own;

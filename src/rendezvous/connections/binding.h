@@ -21,7 +21,7 @@ struct BoundListeners {
 /// BindError.
 transport::tcp::Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
 
-/// Where the other ranks of the job run.
+/// The hosts on which the other ranks of the job run.
 enum class Reach { any_host, this_host };
 
 /// Listens on the host's `interfaces` as the settings port_base, listen_addr and ifname specify. If

@@ -29,9 +29,9 @@ struct AddressRoute {
   bool link_local = false;
 };
 
-/// Finds the interface and distance of an address. If the peer is on another host, a loopback
-/// address is doubtful. So is an address that this host has as well, because many hosts use the
-/// same addresses for bridges.
+/// Finds the interface that leads to an address, and the Distance of the address. If the peer is on
+/// another host, a loopback address is Distance::doubtful. So is an address that this host has as
+/// well, because many hosts use the same addresses for bridges.
 AddressRoute way_to(const Address& address, bool same_host,
                     const std::vector<InterfaceAddress>& interfaces, const RouteSource& route) {
   AddressRoute way;
@@ -61,8 +61,9 @@ bool is_before(const AddressRoute& a, const AddressRoute& b) {
   return a.link_local < b.link_local;
 }
 
-/// Parses a published address. A link-local address names an interface of the peer, but any cable
-/// of this host may lead to it. It is therefore appended once per interface of this host.
+/// Parses a published address and appends it to `to`. The scope of a link-local address names an
+/// interface of the peer, but any interface of this host may lead to the address. Such an address
+/// is therefore appended once per interface of this host.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
                    const std::vector<InterfaceAddress>& interfaces) {
   const std::size_t percent = std::min(text.find('%'), text.size());

@@ -25,8 +25,8 @@ struct Endpoint {
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// Convert an endpoint to JSON of at most a few KiB, and back. parse_endpoint() throws
-/// InvalidArgument for text that serialise() cannot have written.
+/// serialise() converts an endpoint to JSON of at most a few KiB, and parse_endpoint() reads it.
+/// parse_endpoint() throws InvalidArgument for text that serialise() cannot have written.
 std::string serialise(const Endpoint& endpoint);
 Endpoint parse_endpoint(std::string_view text);
 
@@ -37,8 +37,8 @@ struct Candidate {
   std::string outcome;  ///< Result of the last attempt; empty before the first attempt.
   /// Interface of this host through which `to` is reached; empty if unknown.
   std::string interface = {};
-  /// True if this candidate is as good as the first one, judged by what the system reports, but
-  /// uses another interface.
+  /// True if this candidate uses another interface than the first candidate, and neither is better
+  /// as far as the system reports.
   bool equals_first = false;
   /// True if a connection to this address has been accepted.
   bool met = false;

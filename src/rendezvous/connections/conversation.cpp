@@ -27,7 +27,7 @@ Conversation::State Conversation::advance() {
     stream_.receive(input, handshake_.wanted());
     try {
       handshake_.feed(input);
-    } catch (const Error& error) {  // Thrown if OpenSSL supplies no random bytes or HMAC.
+    } catch (const Error& error) {  // Thrown if OpenSSL cannot make random bytes or an HMAC.
       trouble_ = error.what();
       return State::broken;
     }

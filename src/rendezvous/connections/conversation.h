@@ -40,7 +40,7 @@ class ByteStream {
   int error() const { return error_; }
 
   const transport::tcp::Socket& socket() const { return socket_; }
-  /// From now on, all bytes pass through an encrypted stream. Requires an empty queue.
+  /// Makes all later bytes pass through the encrypted stream. Requires an empty queue.
   void encrypt(std::unique_ptr<transport::tcp::SecureStream> stream) {
     socket_.encrypt(std::move(stream));
   }

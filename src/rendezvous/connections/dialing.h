@@ -71,7 +71,7 @@ class Dial {
   /// Returns the proven connection; empty if the dial failed.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
-  /// True if the peer's settings differ, so that another dial would fail too.
+  /// True if the peer's settings differ from this rank's, so that another dial would fail too.
   bool was_refused() const { return was_refused_; }
   /// The candidate whose connection was proven. It differs from first_choice() if the first choice
   /// failed.
@@ -98,7 +98,8 @@ class Dial {
     Clock::time_point deadline;
     transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;
-    bool with_first_hop = false;  ///< True while the handshake is with the first hop.
+    /// True while the handshake is with the relay request_.through, rather than with the peer.
+    bool with_first_hop = false;
   };
   enum class Progress { waiting, failed, done, refused };
 
@@ -121,7 +122,7 @@ class Dial {
   std::size_t next_candidate_ = 0;
   Clock::time_point next_start_;
   Clock::duration back_off_;
-  bool all_refused_ = true;  ///< True if all attempts of this round were refused.
+  bool all_refused_ = true;  ///< True if all attempts of this round got ECONNREFUSED.
   int last_error_ = 0;
   Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;

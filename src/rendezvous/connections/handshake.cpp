@@ -222,7 +222,9 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret by the name of the acceptor's key file. Refuses if there is none.
+/// Chooses the dialer's secret, given the name of the acceptor's key file or kNoKeyFile. If the two
+/// sides require different secrets, or this process cannot read the key file, refuses the handshake
+/// and returns false.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {

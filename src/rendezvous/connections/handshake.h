@@ -58,7 +58,7 @@ struct Party {
   Keyless keyless = Keyless::same_user;
   /// Key file of an acceptor without a job key; null if the acceptor accepts anyone.
   std::shared_ptr<const KeyFile> key_file = {};
-  std::uint16_t port = 0;  ///< Port of the acceptor.
+  std::uint16_t port = 0;  ///< Port of the acceptor; see same_user_secret().
   /// How connections are encrypted; null if they are not. Both sides must encrypt in the same way.
   std::shared_ptr<const transport::tcp::Encryption> encryption = nullptr;
 };
@@ -92,7 +92,8 @@ class Handshake {
   std::span<const std::byte> output() const { return std::span(output_).subspan(sent_); }
   void sent(std::size_t bytes);
 
-  /// True if the acceptor has read a whole hello. A hello proves nothing.
+  /// True if the acceptor has read a whole hello, which does not prove yet that the peer knows the
+  /// job key.
   bool has_begun() const { return step_ == Step::dialer_proof || step_ == Step::dialer_settings; }
   /// True if the peer has proved that it knows the job key.
   bool proven() const { return proven_; }
@@ -106,12 +107,13 @@ class Handshake {
   /// relay is not encrypted, because the relayed connection inside is encrypted from end to end.
   std::shared_ptr<const transport::tcp::Encryption> encryption() const;
   bool is_dialer() const { return is_dialer_; }
-  /// Returns a key that only the two sides of this handshake have. Requires State::done.
+  /// Returns the key for encrypting the connection, which only the two sides of this handshake
+  /// know. Requires State::done.
   Proof connection_key() const;
 
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }
-  /// Key of the link. For the acceptor, a claim of the dialer until proven().
+  /// Key of the link. For the acceptor, it is an unverified claim of the dialer until proven().
   const transport::LinkKey& key() const { return key_; }
 
  private:
@@ -129,7 +131,8 @@ class Handshake {
   };
   struct Rule {
     std::size_t bytes = 0;
-    bool has_settings = false;  ///< True if the peer's settings come in addition to `bytes`.
+    /// True if the message also contains the peer's settings, whose size `bytes` does not include.
+    bool has_settings = false;
     void (Handshake::*take)(std::span<const std::byte> message) = nullptr;
     /// Probable reason for the error text, if the peer closes the connection in this step.
     std::string_view when_closed;

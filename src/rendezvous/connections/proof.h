@@ -34,14 +34,14 @@ std::string hex_of(std::span<const std::byte> bytes);
 /// prover's role and the message, so that no proof can be used in place of another.
 Proof prove(std::string_view key, std::string_view label, std::span<const std::byte> data);
 
-/// Returns a key for one purpose, by HKDF with SHA-256 (RFC 5869). `salt` is hashed, and `label`
-/// states the purpose.
+/// Returns a key for one purpose, by HKDF with SHA-256 (RFC 5869). The salt of HKDF is the hash of
+/// `salt`; its info is `label`, which states the purpose.
 Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_view label);
 
 /// Overwrites a secret that is no longer needed.
 void erase(std::span<std::byte> secret);
 
-/// Compares two proofs in constant time, so that the time reveals nothing to an attacker.
+/// Compares two proofs in constant time, so that the duration reveals nothing to an attacker.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
 
 /// Advice on how to make a job key, for errors about a missing key.
@@ -60,8 +60,8 @@ std::vector<std::string> private_folders(const std::map<std::string, std::string
 /// destructor removed the file, the next KeyFile of the same user in that folder removes it.
 class KeyFile {
  public:
-  /// Writes a new key to a file in the first of the folders that allows it. path() is empty if none
-  /// of the folders does.
+  /// Writes a new key to a file in the first of `folders` in which this process can create one.
+  /// path() is empty if there is no such folder.
   explicit KeyFile(std::span<const std::string> folders);
   /// Removes the file; no-op in the child of a fork.
   ~KeyFile();

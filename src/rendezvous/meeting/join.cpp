@@ -84,7 +84,7 @@ class Pmi {
   Clock::time_point limit_;
 };
 
-/// Opens the store at `root`. An error about that address mentions MCCL_ROOT.
+/// Opens the store at `root`. An error about `root` names the setting to change, MCCL_ROOT.
 std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
                                 std::chrono::milliseconds timeout, const StoreReport& report) {
   try {

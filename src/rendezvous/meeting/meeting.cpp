@@ -33,7 +33,8 @@ using node::LocalListener;
 using std::chrono::milliseconds;
 using transport::Purpose;
 
-/// Number of connections from other programs for which the local listener's queue has room.
+/// Number of connections from other programs for which the queue of the local listener has room, in
+/// addition to one connection from each rank of this host.
 constexpr int kLocalQueue = 64;
 /// Maximum number of control connections dialed at a time. More dials would only compete for the
 /// same cores.
@@ -58,8 +59,8 @@ constexpr int kPartForLastAnswers = 4;
 /// for listeners, and for files that are open only while the ranks connect.
 constexpr std::size_t kPassingFiles = 16;
 
-/// Returns the key of this run of the job. A process of an earlier run knows only the job's key, so
-/// its proofs are not accepted.
+/// Returns the key of this run of the job. A process of an earlier run knows the job's key, but not
+/// the name of this run, so its proofs are not accepted.
 std::string key_of(const std::string& job_key, const std::string& incarnation) {
   return std::string(text_of(prove(job_key, "mccl incarnation", bytes_of(incarnation))));
 }
@@ -200,8 +201,8 @@ class Meeting {
     }
   }
 
-  /// The higher rank of a pair dials, as for every link. A rank dials the lower ranks in descending
-  /// order, so that not all ranks begin with the same rank.
+  /// Makes the control connections. The higher rank of a pair dials, as for every link. A rank
+  /// dials the lower ranks in descending order, so that not all ranks begin with the same rank.
   void connect() {
     met_.controls.resize(static_cast<std::size_t>(o_.size));
     missing_ = o_.size - 1;
@@ -244,7 +245,8 @@ class Meeting {
     mesh_->progress(events);
     for (transport::LinkEvent& event : events) {
       if (!event.link) {
-        // If another rank has failed, look() throws that failure, which is more informative.
+        // If another rank has failed, look() throws that rank's failure, which explains more than
+        // this failed connection.
         met_.store->look();
         throw PeerError(fmt::format("rank {} cannot join the job: {}", o_.rank, event.reason));
       }
@@ -368,7 +370,7 @@ class Meeting {
   const Clock::time_point begun_;
   const milliseconds time_;           ///< MCCL_CONNECT_TIMEOUT.
   const milliseconds last_answers_;   ///< Part of time_ that is reserved; see kLastAnswers.
-  const Clock::time_point deadline_;  ///< Deadline of every wait.
+  const Clock::time_point deadline_;  ///< Deadline of every wait; see kLastAnswers.
   std::string host_;
   std::size_t here_ = 1;  ///< Number of ranks on this host.
   std::string key_;

@@ -9,10 +9,10 @@
 // 4. The higher rank of a pair dials the lower one, for the pair's control connection.
 // 5. Ranks that can share memory map each other's memory (neighbours.h).
 //
-// Rank 0 ends every stage by publishing a text, which means that all ranks have completed the stage
-// (exchange.h). If a rank fails, it publishes the reason, and all ranks fail. The death of a
-// process is detected by the store's server, by the end of its control connections, or because its
-// address refuses connections.
+// Rank 0 ends every stage by publishing a text. A rank that has read this text knows that all ranks
+// have completed the stage (exchange.h). If a rank fails, it publishes the reason, and all ranks
+// fail. A dead process is detected by the store's server, by the end of its control connections, or
+// because its address refuses connections.
 #pragma once
 
 #include <functional>
@@ -44,7 +44,7 @@ struct MeetingOptions {
   std::function<void()> on_refused;  ///< Called for every refused connection.
   int bell_pipe = -1;                ///< Descriptor through which neighbours wake this rank.
   std::shared_ptr<Wiring> wiring;    ///< Null if all ranks reach each other directly.
-  std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, the verbs of this machine are used.
+  std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, this host's RDMA library is used.
   bool has_gpus = false;                          ///< True if this rank has GPUs.
   /// Returns the job's key, on which the ranks agree through `store`. Entries of this `store` are
   /// visible only to this run of the job.

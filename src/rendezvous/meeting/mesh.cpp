@@ -34,8 +34,8 @@ constexpr Clock::duration kRailStagger = 2s;
 
 /// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// Time by which the report of the end of a relayed connection is delayed, so that the rank that
-/// saw the cause can report the cause first.
+/// Delay of the report that a relayed connection has ended. The rank that saw the cause of the end
+/// can report the cause first in this time.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
 /// Time limit of the kernel's TCP for a silent peer, in liveness intervals. It is only a fallback:
@@ -104,7 +104,7 @@ Mesh::Mesh(MeshOptions options)
             .encryption = transport::tcp::Encryption::of(options_.config)},
       interfaces_(transport::tcp::list_interfaces()) {
   Wiring* const wiring = options_.wiring.get();
-  if (wiring) {  // This rank listens at its ends of cables, which the hostfile may not list.
+  if (wiring) {  // Listen at this rank's ends of cables, which the hostfile may not list.
     options_.config.listen_addr = fmt::format("{}", fmt::join(wiring->own_ends(), ","));
     options_.config.ifname.clear();
     options_.config.port_base = 0;
@@ -144,8 +144,9 @@ int Mesh::relay_to(int peer) const {
   return options_.wiring->cabling().next(options_.rank, peer);
 }
 
-/// Fills in the candidates of a dial along cables. A neighbour is dialed along the rail's cable
-/// first, then along the pair's other cables. Other ranks are dialed through a relay.
+/// Sets the candidates of a dial in a job that connects along cables. A neighbour is dialed along
+/// the rail's cable first, then along the pair's other cables. Any other rank is dialed through a
+/// relay.
 void Mesh::fill_in_wired(DialRequest& request) const {
   const Wiring& wiring = *options_.wiring;
   if (relay_to(request.peer) >= 0) {
@@ -194,7 +195,7 @@ std::vector<Address> Mesh::addresses_of_peers() const {
   return found;
 }
 
-/// Makes the link of a proven connection. Logs the connection, numbered in the order of
+/// Makes a link of an authenticated connection. Logs the connection with its number in the order of
 /// establishment.
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();

@@ -1,5 +1,5 @@
-// Connections between the processes of a job. A process has one listener. The caller gets a
-// connection only after both sides have proved that they belong to the job.
+// Makes connections between the processes of a job. Each process listens and dials. The caller gets
+// a connection only after both sides have proved that they belong to the job.
 #pragma once
 
 #include <poll.h>
@@ -44,8 +44,9 @@ struct MeshOptions {
 /// rank's control connections, which progress() returns like links. Afterwards it serves as the
 /// transport "tcp". Only the constructor may block (name resolution).
 ///
-/// progress() reports dials that failed, and proven peers whose settings differ. Connections of
-/// outsiders are refused and counted, but cause no event.
+/// progress() reports dials that failed, and authenticated peers whose settings differ from those
+/// of this rank. Connections of processes that do not belong to the job are refused and counted,
+/// but cause no event.
 class Mesh final : public transport::Transport {
  public:
   /// Binds the listener. Throws InvalidArgument, with advice, if the port is taken or equals
@@ -67,14 +68,16 @@ class Mesh final : public transport::Transport {
   std::string_view name() const override { return "tcp"; }
   bool reaches(WorldRank) const override { return true; }
   /// Describes the links to a peer and the interfaces of this rank that they use: "tcp, 2 links,
-  /// en0 10 Gbit/s MTU 1500". The interfaces are known once the control connection exists.
+  /// en0 10 Gbit/s MTU 1500". Omits the interfaces before the control connection to the peer
+  /// exists.
   std::string describe(WorldRank peer) const override;
   /// Number of rails (parallel connections) to the peer, equal on both ranks. Without cables: the
   /// larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither rank lists
   /// addresses. With cables: the number of cables of the pair, limited to 1..64.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
-  /// Paths to the peer that are equally good according to this host's system, such as "eth1, to
-  /// 10.0.0.2". Returns one empty string if the pair has several rails, or if the job uses cables.
+  /// Paths to the peer of which none is better than the others, as far as this host's system
+  /// reports, such as "eth1, to 10.0.0.2". Returns one empty string if the pair has several rails,
+  /// or if the job uses cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;
   void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }
 
@@ -99,7 +102,8 @@ class Mesh final : public transport::Transport {
   const Endpoint& endpoint_of(int peer) const;
   int rails_of(int peer) const;
   std::string_view kind() const { return self_.encryption ? "encrypted tcp" : "tcp"; }
-  /// Returns the relay that connections to the peer go through; -1 if they are direct.
+  /// Returns the first relay on the path of connections to the peer; -1 if the connections are
+  /// direct.
   int relay_to(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;
   void fill_in_wired(DialRequest& request) const;
@@ -122,7 +126,7 @@ class Mesh final : public transport::Transport {
   std::map<int, std::size_t> taken_;  ///< Selected index into equal_ways(), by peer.
   /// This rank's addresses, one per rail, if the user listed them; otherwise empty.
   std::vector<transport::tcp::Address> listed_;
-  /// Sends the bytes that encrypted links have accepted but the system has not taken yet.
+  /// Sends the bytes that encrypted links have accepted, but the kernel has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
   std::uint64_t connections_ = 0;  ///< Number of established connections.
   bool are_meeting_ = true;

@@ -39,8 +39,9 @@ constexpr int kMostTries = 5;
 constexpr milliseconds kPauseAfterRefusal{10};
 constexpr milliseconds kLongestSleep{100};
 
-/// Introduction of a rank, sent together with its arena and its bell's pipe. The proof covers both
-/// ranks and the names of both listeners, so it is valid for this pair and direction only.
+/// Introduction of a rank, sent together with the descriptors of its arena and of the pipe that
+/// wakes it. The proof covers both ranks and the names of both listeners, so it is valid for this
+/// pair and direction only.
 struct Introduction {
   std::uint64_t magic = kNeighbourMagic;
   std::int32_t rank = -1;
@@ -93,7 +94,7 @@ class NeighbourSearch {
     bool introduced = false;
   };
   struct Introduced {
-    int rank = -1;  // -1 if the introduction is not proven
+    int rank = -1;  // -1 if the introduction is invalid
     std::vector<Descriptor> passed;
   };
 
@@ -108,8 +109,9 @@ class NeighbourSearch {
     return prove(o_.key, kProofLabel, std::as_bytes(std::span(said)));
   }
 
-  /// Sends this rank's introduction. Returns false if the caller must try again later. Returns true
-  /// also if the connection has been closed, because a read of the answer then reports the error.
+  /// Sends this rank's introduction. Returns false if the system refuses it for now, so that the
+  /// caller must try again later. Also returns true if the peer has closed the connection, because
+  /// a read of the answer then reports the error.
   bool introduce(const LocalConnection& connection, int peer) {
     Introduction mine;
     mine.rank = o_.rank;
@@ -125,8 +127,8 @@ class NeighbourSearch {
     return false;
   }
 
-  /// Receives an introduction, which must arrive in one piece. The rank is -1 if the proof is
-  /// invalid.
+  /// Receives an introduction, which must arrive in one piece. The rank of the result is -1 if the
+  /// introduction is invalid.
   Introduced take_introduction(const LocalConnection& connection) const {
     Introduction theirs;
     Introduced introduced;
@@ -140,7 +142,7 @@ class NeighbourSearch {
     return introduced;
   }
 
-  /// Adds the rank to found_. Throws Error if its memory cannot be mapped.
+  /// Adds the rank that was introduced to found_. Throws Error if its memory cannot be mapped.
   void remember(Introduced introduced) {
     node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
                               std::move(introduced.passed[1])};
@@ -176,8 +178,9 @@ class NeighbourSearch {
     }
   }
 
-  /// Polls all descriptors and serves those that are ready. Descriptors of the same kind have
-  /// consecutive entries.
+  /// Polls all descriptors and serves those that are ready. The entries for poll(2) are in this
+  /// order: the listener, unknown_, dialled_, the control connections, and the entries of
+  /// watch_beside().
   void sleep_and_serve() {
     std::vector<pollfd> entries{{o_.listener->descriptor(), POLLIN, 0}};
     for (const LocalConnection& each : unknown_) entries.push_back({each.descriptor(), POLLIN, 0});
@@ -296,8 +299,8 @@ class NeighbourSearch {
   node::Neighbours found_;
 };
 
-/// True if the list is empty, or if each number first appears after all smaller ones and at least
-/// two ranks have the same number.
+/// True if the list of node numbers is empty, or if each number first appears after all smaller
+/// ones and at least two ranks have the same number.
 bool numbered_in_order(const std::vector<int>& nodes) {
   int known = 0;
   for (const int node : nodes) {

@@ -1,4 +1,4 @@
-// Finds by trial the ranks that can share memory with this rank, and makes all ranks agree on the
+// Finds out by trial which ranks can share memory with this rank, and makes all ranks agree on the
 // result.
 //
 // The higher rank of a pair dials the lower one's local listener and introduces itself: it sends
@@ -52,8 +52,9 @@ struct NeighbourOptions {
 /// PeerError, TimeoutError, OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
-/// Makes all ranks agree on the nodes, and drops those neighbours in `found` that are not on this
-/// rank's node. Must be called by all ranks. The arena of the result is null.
+/// Makes all ranks agree on the nodes, each of which is a set of ranks that share memory. Drops
+/// those neighbours in `found` that are not on this rank's node. Must be called by all ranks. The
+/// arena of the result is null.
 node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
                                   node::Neighbours found);
 
@@ -62,9 +63,10 @@ node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
 void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
                                 const std::vector<Endpoint>& endpoints, const Log& log);
 
-/// Computes the nodes from the ranks whose memory each rank has mapped. All ranks of a node must
-/// have mapped each other. Ranks are processed in order, and each joins the first node that it
-/// fits. `mapped[a]` lists the ranks whose memory rank a has mapped, in any order.
+/// Returns the node number of each rank; empty if no two ranks share a node. All ranks of a node
+/// must have mapped the memory of each other. Ranks are processed in order, and each joins the
+/// first node that it fits. `mapped[a]` lists the ranks whose memory rank a has mapped, in any
+/// order.
 std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped);
 
 }  // namespace mccl::rendezvous

@@ -38,7 +38,7 @@ void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
                         .at_b = fmt::format("{} on {}", of_b.devices[at_b[rail]].name, of_b.host)});
     }
   } catch (const Error&) {
-    // No devices join the two ranks; make_rdma() reports that.
+    // No devices join the two ranks, so no cable is added; make_rdma() reports the reason.
   }
 }
 

@@ -1,5 +1,5 @@
-// The RDMA part of a meeting: finds this rank's devices, and makes the transport from the devices
-// of all ranks.
+// The RDMA part of a meeting (meeting.h): finds this rank's devices, and makes the RDMA transport
+// once the devices of all ranks are known.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@
 
 namespace mccl::rendezvous {
 
-/// Surveys the devices for `rank` of a job of `size` ranks. `one_host` is true if all ranks are on
-/// this host. If `verbs` is null, the verbs of this machine are used.
+/// Surveys the RDMA devices of this host for `rank` of a job of `size` ranks. `one_host` is true if
+/// all ranks are on this host. If `verbs` is null, uses the RDMA library of this host.
 transport::rdma::Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                                   std::shared_ptr<transport::rdma::Verbs> verbs);
 
@@ -34,7 +34,7 @@ struct RdmaOptions {
   const Log& log;
   const std::vector<Endpoint>& endpoints;  ///< Indexed by rank.
   const std::vector<transport::rdma::Card>& cards;
-  double ranks_per_core = 1;  ///< Ranks per core on this host.
+  double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
 };
 
 /// Returns null if no peer is reached by RDMA. Logs a warning for each peer on another host that

@@ -40,23 +40,23 @@ constexpr milliseconds kSliceOfEach = 2ms;
 /// Time limit for reading an entry after its counter has been incremented. The writer increments
 /// the counter first, and then writes the entry.
 constexpr milliseconds kMoment = 1s;
-/// Time limit for reading an entry a last time before a peer's failure is thrown. If the peer has
-/// left normally, its entries are already in the store.
+/// Time limit for a last read of an entry before the failure of a peer is thrown. If the peer has
+/// not failed, but finished and left, the entry is already in the store.
 constexpr milliseconds kLastLook = 100ms;
 /// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank, until the
 /// other ranks have read the reason. The limit grows with the job because many ranks may share few
 /// cores.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// Rank 0's limit, in place of the sum above, if some ranks have not arrived yet. Rank 0 waits for
-/// their arrival, because they would otherwise find no store and could not learn the reason.
+/// Limit that rank 0 uses instead of the sum above if some ranks have not arrived yet. Rank 0 waits
+/// for their arrival, because they would otherwise find no store and could not learn the reason.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
 std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
 
-/// Returns the text of `error` without the prefix that other ranks add when they report the
-/// failure.
+/// Returns the text of `error` without the prefix "rank R cannot join the job: ", because other
+/// ranks add their own prefix when they report the failure.
 std::string_view reason_of(const std::exception& error, int rank) {
   std::string_view text = error.what();
   const std::string prefix = fmt::format("rank {} cannot join the job: ", rank);

@@ -21,7 +21,7 @@ constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
 /// First line of rank 0's verdict. kInTheFile: all ranks can read rank 0's file. Otherwise a rank
 /// cannot read the file: with kPublished, all ranks use the key in the verdict instead; with
-/// kRefused, all ranks throw.
+/// kRefused, all ranks throw. kTakenBack replaces the verdict once all ranks are connected.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kInTheFile = "in the file";
@@ -65,8 +65,8 @@ std::string names_of(std::span<const int> ranks) {
       agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
-/// Reads an entry that another rank, described by `of`, writes. On a timeout, throws a more
-/// specific error than the store's.
+/// Returns the entry `name` of the store once another rank, which `of` describes, has written it.
+/// On a timeout, throws an error that is more specific than the store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
   try {
     return agreement.store.get(name, left_until(agreement.deadline));

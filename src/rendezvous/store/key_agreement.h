@@ -57,7 +57,7 @@ struct KeyAgreement {
 std::string agree_on_key(const KeyAgreement& agreement);
 
 /// If no job key is configured, rank 0 overwrites the entry of the store that may hold the key.
-/// Must be called once all ranks are connected, because no rank needs that entry any more.
+/// Must not be called before all ranks are connected, because a rank may need the entry until then.
 void take_back_key(const Config& config, int rank, Store& store);
 
 }  // namespace mccl::rendezvous

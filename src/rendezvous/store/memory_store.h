@@ -27,7 +27,8 @@ inline constexpr std::size_t kEntryBytes = 128;
 /// A key that contains this text may be written only by the process that serves the store.
 inline constexpr std::string_view kServersOwn = "mccl/rank 0 only/";
 
-/// Throw InvalidArgument if the key or value is longer than stores accept.
+/// check_key() and check_value() throw InvalidArgument if the key or the value is longer than
+/// stores accept.
 void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
 

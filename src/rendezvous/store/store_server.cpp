@@ -73,7 +73,7 @@ class ServedStore final : public Store {
 
   void set(const std::string& key, std::string_view value) override {
     table_.set(key, value);
-    wake_.wake();  // A client's get() may be waiting for the key.
+    wake_.wake();  // The thread answers the clients that wait for the key.
   }
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     return table_.get(key, timeout);
@@ -99,7 +99,7 @@ class ServedStore final : public Store {
     /// Deadline for receiving the rest of a request or sending the rest of an answer.
     Clock::time_point deadline;
     /// Bytes of shared_left_ that are reserved for a large request of the client, and for a large
-    /// answer to it.
+    /// answer to the client.
     std::size_t large_input = 0;
     std::size_t large_output = 0;
     Bytes input;
@@ -107,7 +107,8 @@ class ServedStore final : public Store {
     std::size_t input_limit = 0;
     std::optional<Wait> wait;
     bool has_asked = false;
-    /// Name of the run of the job to which the client's requests belong; may be empty.
+    /// Name of the run of the job to which the client's requests belong; empty until a request has
+    /// shown it.
     std::string start;
     bool has_left = false;  ///< True if the client has sent `leave`.
   };
@@ -125,8 +126,8 @@ class ServedStore final : public Store {
         }
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      // Look again for all clients: one that was served earlier in this pass may wait for a key
-      // that another client has set since.
+      // Look again for all clients: a client that was served earlier in this pass may wait for a
+      // key that another client has set since.
       for (Client& client : clients_) look_again(client, now);
       // If reserved bytes were given back, a client may be waiting for them, so serve all clients
       // again immediately.
@@ -281,7 +282,8 @@ class ServedStore final : public Store {
     // saw that the handshake had succeeded, and dials again.
     if (client.has_left || !client.has_asked) return;
     if (client.input.size() >= kStoreHeaderBytes) {
-      // The client's `leave` may have arrived together with the end of the connection.
+      // The client's `leave` may have arrived together with the end of the connection. It is then
+      // still in `input`.
       const auto last = decode_store_header(client.input);
       if (last && last->kind == StoreKind::leave) return;
     }

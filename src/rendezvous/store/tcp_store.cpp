@@ -28,7 +28,8 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 /// Time limit of one attempt at each address of rank 0. It is long because rank 0 may have few
-/// cores and many clients. A handshake that is given up too early may be complete on rank 0's side.
+/// cores and many clients, and because a handshake that is given up too early may already be
+/// complete on rank 0's side.
 constexpr Clock::duration kRoundLimit = 20s;
 /// Maximum time that a healthy server needs to answer, in addition to the wait that a get()
 /// requests.
@@ -143,8 +144,8 @@ class RemoteStore final : public RemoteAnswers {
         (void)stream.flush();
       }
     } catch (const std::bad_alloc&) {
-      // Without memory for `leave`, the server counts this process as dead when its connections
-      // end.
+      // There is no memory for the `leave` message, so it is not sent. The server therefore counts
+      // this process as dead when its connections end.
     }
   }
 
@@ -259,7 +260,8 @@ ByteStream RemoteStore::idle_or_new() {
       idle_.pop_back();
       if (Bytes none; stream.receive(none, 1) && none.empty()) return stream;
     }
-    // Rank 0 may start again, but without its former data, so the caller must see an error first.
+    // Rank 0 may be restarted, but its new store lacks the former data, so the caller must see an
+    // error first.
     if (was_connected) lost("it closed the connection");
   }
   return ByteStream(connect());

@@ -1,4 +1,5 @@
-// The store that rank 0 serves over TCP; make_tcp_store() in mccl/store.h makes one for an address.
+// The store that rank 0 serves over TCP. make_tcp_store() in mccl/store.h serves it on rank 0, and
+// connects to it on the other ranks.
 #pragma once
 
 #include <atomic>
@@ -16,14 +17,15 @@
 
 namespace mccl::rendezvous {
 
-/// How the other ranks connect to the store.
+/// Describes how the other ranks connect to the store.
 struct Entrance {
-  /// Where the store is, for messages: "at " and its address, or the path to it.
+  /// Location of the store, for error messages: "at " and its address, or the path to it.
   std::string name;
   std::string advice;           ///< Advice if no attempt was answered.
-  std::string advice_when_met;  ///< Advice if a connection was accepted but not proven.
+  std::string advice_when_met;  ///< Advice if a connection was accepted, but its handshake failed.
   /// Returns the addresses to dial. Called at every attempt, because names may resolve differently
-  /// later. Throws Error, or PeerError if further attempts are useless.
+  /// later. Throws PeerError if further attempts are useless. After any other Error, the caller
+  /// tries again.
   std::function<std::vector<Candidate>()> ways;
   /// The relay that passes the connection on towards rank 0; empty if ways() returns the store's
   /// own addresses.
@@ -54,7 +56,8 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
                                           std::chrono::milliseconds timeout,
                                           const StoreReport& report);
 
-/// Base class of stores that another process serves. That process may stop responding.
+/// Base class of stores that another process serves. That process may stop responding, so its
+/// answers have a deadline.
 class RemoteAnswers : public Store {
  public:
   /// Sets the time by which the server must answer each request. Thread-safe.

@@ -49,8 +49,8 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   pair_->poll();
   fail_if_over();
   settle_loan();
-  // A loan begins only if a slot is free. If nothing were written now, the caller could reuse the
-  // memory before the next call.
+  // A loan begins only if a slot is free. Without a free slot, nothing is written, and the caller
+  // may reuse the memory before the next call.
   const bool in_place = !pair_->free_slot().empty() && borrow(second.empty() ? first : second);
   if (in_place && second.empty()) std::swap(first, second);
   std::size_t written = 0;

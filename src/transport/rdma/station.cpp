@@ -37,7 +37,8 @@ Station::Station(const std::shared_ptr<Verbs>& verbs, const std::string& device,
   }
 }
 
-/// Waits until the last messages are sent, because the peers may depend on them.
+/// Waits up to kLastPatience until the last messages of retired pairs are sent, because the peers
+/// may depend on these messages.
 Station::~Station() {
   const Clock::time_point limit = Clock::now() + kLastPatience;
   for (sweep(Clock::now()); !departing_.empty() && Clock::now() < limit; sweep(Clock::now())) {

@@ -20,7 +20,7 @@ namespace mccl::transport::rdma {
 
 class Station;
 
-/// Deleter that removes a pair from its station.
+/// Deleter of a pair: removes it from its station, then destroys it.
 struct Leaving {
   Station* station = nullptr;
   void operator()(Pair* pair) const;

@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kTidying{6};
 /// Interval between checks of links that are being made, for devices without notifications.
 constexpr std::chrono::milliseconds kLook{20};
 
-constexpr std::uint32_t kMostNumber = 0xffffff;  // Largest number of a queue pair or packet.
+constexpr std::uint32_t kMostNumber = 0xffffff;  // Queue pairs and packets have 24-bit numbers.
 
 struct GidOnWire {
   std::uint32_t index = 0;

@@ -83,7 +83,8 @@ class RdmaTransport final : public Transport {
   void abandon() noexcept override;
 
  private:
-  /// The devices and service that this rank and a peer have in common.
+  /// The devices and the service over which this rank reaches a peer. If there are none, `missing`
+  /// is the reason.
   struct Way {
     std::vector<std::size_t> rails;  ///< Indices into `survey_.stations`.
     Service service = Service::rc;

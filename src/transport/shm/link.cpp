@@ -12,7 +12,8 @@
 namespace mccl::transport::shm {
 namespace {
 
-/// Number of bytes published at a time, so that writer and reader copy concurrently.
+/// Approximate number of bytes that an end copies between two updates of the ring's counts, so that
+/// writer and reader copy concurrently.
 constexpr std::size_t kGrain = std::size_t{32} << 10;
 
 /// Layout of the range: one page with the states of both rings, then the rings. The first cache

@@ -36,7 +36,7 @@ class RingWriter {
   RingWriter(RingState& state, std::byte* bytes, std::size_t capacity)
       : state_(&state), bytes_(bytes), capacity_(capacity) {}
 
-  /// Copies as much of `first` followed by `second` as fits; returns the number of bytes.
+  /// Copies as much of `first` followed by `second` as fits; returns the number of bytes copied.
   std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second);
   bool reader_left() const { return state_->reader_left.load(std::memory_order_acquire) != 0; }
   void leave() { state_->writer_left.store(1, std::memory_order_release); }
@@ -45,8 +45,8 @@ class RingWriter {
   RingState* state_;
   std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t written_ = 0;  // Local copy; the reader's process cannot change it.
-  std::uint64_t taken_ = 0;    // Last value read from the shared state.
+  std::uint64_t written_ = 0;  // Own copy of the count, which the peer's process cannot change.
+  std::uint64_t taken_ = 0;    // Value of RingState::taken that was last read.
 };
 
 /// The reading side of a ring. `bytes` is the ring's memory, mapped twice in a row (see
@@ -56,7 +56,7 @@ class RingReader {
   RingReader(RingState& state, const std::byte* bytes, std::size_t capacity)
       : state_(&state), bytes_(bytes), capacity_(capacity) {}
 
-  /// Returns all bytes that are available, as one contiguous span.
+  /// Returns all unread bytes, as one contiguous span.
   std::span<const std::byte> peek() const;
   /// Number of bytes of the last peek() that have not been consumed.
   std::size_t seen() const { return static_cast<std::size_t>(seen_ - taken_); }
@@ -76,8 +76,8 @@ class RingReader {
 
 class ShmLink final : public Link {
  public:
-  /// Preferred size of each ring: large enough that a writer seldom waits, small enough for the
-  /// cache.
+  /// Preferred size of each ring in bytes: large enough that a writer seldom waits, small enough
+  /// for the cache.
   static constexpr std::size_t kUsualRingBytes = std::size_t{256} << 10;
   static constexpr std::size_t kLeastRingBytes = std::size_t{16} << 10;
 
@@ -101,7 +101,8 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  std::size_t unsent() const override { return 0; }  // Written bytes outlive this end.
+  /// 0, because the peer can read the written bytes even after this end is destroyed.
+  std::size_t unsent() const override { return 0; }
   void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;
 

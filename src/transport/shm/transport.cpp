@@ -12,7 +12,7 @@
 namespace mccl::transport::shm {
 namespace {
 
-/// Content of an offer: offset and size of the range.
+/// Content of an offer: offset and size, in bytes, of the range in the dialing end's arena.
 using PlaceOnWire = std::array<std::uint64_t, 2>;
 
 Blob encode(const node::RangePlace& place) {

@@ -9,7 +9,7 @@
 
 namespace mccl::transport::shm {
 
-/// `memory` must have an arena.
+/// `memory->arena` must not be null.
 std::unique_ptr<Transport> make_shm_transport(std::shared_ptr<const node::SharedMemory> memory);
 
 }  // namespace mccl::transport::shm

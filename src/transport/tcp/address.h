@@ -64,8 +64,9 @@ struct HostPort {
 /// Parses texts such as "node1:80", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
 HostPort parse_host_port(std::string_view text);
 
-/// Returns all addresses of a numeric address or a host name, in the resolver's order. Blocks.
-/// Throws InvalidArgument if it finds no address; the message contains the host.
+/// Returns the addresses of `host`, which is a numeric address or a host name, in the resolver's
+/// order. Blocks while the resolver works. Throws InvalidArgument if there is no address; the
+/// message contains `host`.
 std::vector<Address> resolve(const std::string& host, std::uint16_t port);
 
 }  // namespace mccl::transport::tcp

@@ -92,7 +92,8 @@ bool is_software(std::string_view name) {
        {"utun", "awdl", "llw", "vmenet", "gif", "stf", "ap", "anpi"}) {
     if (name.starts_with(prefix)) return true;
   }
-  // bridge0 joins the Thunderbolt ports; the bridges of virtual machines are numbered from 100.
+  // bridge0 joins the Thunderbolt ports and is not software. The bridges of virtual machines have
+  // numbers of three digits, from 100.
   constexpr std::string_view kBridge = "bridge";
   return name.starts_with(kBridge) && name.size() >= kBridge.size() + 3;
 }

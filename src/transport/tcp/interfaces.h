@@ -53,7 +53,7 @@ struct InterfaceAddress {
 /// Returns the interfaces in the kernel's order. Throws Error.
 std::vector<InterfaceAddress> list_interfaces();
 
-/// Returns the interface that has the address; null if none has.
+/// Returns the interface that has the address; null if no interface has it.
 const InterfaceAddress* find_interface(const std::vector<InterfaceAddress>& interfaces,
                                        const Address& address);
 
@@ -63,7 +63,7 @@ std::optional<Address> route_source(const Address& destination);
 
 /// Returns a text that identifies the kernel and the network namespace of this process. Two
 /// processes with equal texts can connect over loopback. The text is printable and has no spaces.
-/// Falls back to the host name.
+/// It contains the host name if the system does not report the kernel or the namespace.
 std::string host_identity();
 
 }  // namespace mccl::transport::tcp

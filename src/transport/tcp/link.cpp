@@ -26,10 +26,11 @@ constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
 /// Maximum number of receives per depart() call, because the caller must also serve other links.
 constexpr int kMostDiscards = 64;
-/// Maximum size of one system call, in bytes; macOS rejects more than 2 GiB.
+/// Maximum number of bytes that one system call sends or receives; macOS rejects more than 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-/// Excludes ENOBUFS (no memory for sending), because run_short() warns the user of it.
+/// True if the call must be repeated once poll(2) reports the socket ready. ENOBUFS (no memory for
+/// sending) is excluded, because run_short() handles it.
 bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {
@@ -51,7 +52,7 @@ std::string explain(int error) {
   }
 }
 
-/// True unless the error means that the peer has closed the connection.
+/// True if the connection broke although the peer did not close it.
 bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
 
 }  // namespace
@@ -89,8 +90,8 @@ TransferResult TcpLink::send(std::span<const std::byte> first,
   iovec pieces[2] = {piece(first), piece(second)};
   msghdr message = {};
   message.msg_iov = pieces;
-  // Sends only the first span if both exceed one system call: piece() may have shortened the first
-  // span, whose remaining bytes must precede the second span.
+  // Sends only the first span if both spans together exceed kMaxCallBytes: piece() may have
+  // shortened the first span, whose remaining bytes must precede the second span.
   message.msg_iovlen = second.empty() || pieces[0].iov_len + second.size() > kMaxCallBytes ? 1 : 2;
   const ssize_t sent = options_.send(socket_.descriptor(), &message, kNoSignal);
   return sent >= 0 ? TransferResult{static_cast<std::size_t>(sent), 0} : TransferResult{0, errno};

@@ -14,8 +14,8 @@
 namespace mccl::transport::tcp {
 
 struct TcpLinkOptions {
-  /// Delay between the end of the connection and the LinkClosed that reports it. On a relayed
-  /// connection, the real cause arrives over another connection during this delay.
+  /// Delay between the end of the connection and the LinkClosed that reports it. If the connection
+  /// is relayed, the real cause of its end arrives over another connection during this delay.
   Clock::duration report_end_after{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
@@ -46,7 +46,7 @@ class TcpLink final : public Link {
 
  private:
   /// Sends as much of `first` followed by `second` as the system accepts. Returns the number of
-  /// bytes, and an errno or 0.
+  /// bytes sent, and an errno or 0.
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second) const;
   /// Receives up to `limit` bytes into `to`. Returns 0 if none have arrived. If the connection has
   /// ended, sets ended_ and returns 0.
@@ -76,7 +76,7 @@ class TcpLink final : public Link {
   TcpLinkOptions options_;
   Shortage shortage_;
   Clock::time_point
-      report_end_at_{};  ///< When to report the end; set once either direction has ended.
+      report_end_at_{};  ///< Time at which to report the end; set once a direction has ended.
   /// The buffered bytes are buffer_[begin_, end_).
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;

@@ -22,8 +22,9 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Number of bytes of records that are sent or received together. Small enough for the records to
-/// stay in the processor's cache between encryption and the copy into the kernel.
+/// Approximate number of bytes of encrypted records that one system call sends or receives. Few
+/// enough for the records to stay in the processor's cache between encryption and the copy into the
+/// kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;

@@ -5,7 +5,7 @@
 // handshake, which comes first. Without certificates, that key is the external pre-shared key of
 // TLS 1.3. An ephemeral key exchange keeps recorded traffic secret even if the job key becomes
 // known later. With certificates, each end proves inside TLS that it knows the key of the
-// connection, which binds the TLS handshake to MCCL's own handshake.
+// connection. This proof binds the TLS handshake to MCCL's own handshake.
 //
 // A record cannot be withdrawn once it is encrypted. So send() counts bytes as accepted once they
 // are encrypted, and holds the records that the system does not take yet. flush() sends the held
@@ -95,23 +95,24 @@ class SecureStream {
   /// some may still be pending().
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second = {});
   /// Returns no bytes and no error once the peer has ended the stream. The error is ECONNRESET if
-  /// the connection ends without the peer's end of the stream, and EBADMSG for a record that cannot
+  /// the connection ends without close_notify from the peer, and EBADMSG for a record that cannot
   /// be decrypted.
   TransferResult receive(std::span<std::byte> to);
   /// Sends held bytes. Returns 0 if none are left, else an errno.
   int flush() noexcept;
-  /// Queues the message that replaces the key of this direction. send() calls this function
-  /// whenever a replacement is due. Returns false if TLS has failed.
+  /// Queues the message that replaces the key for the bytes that this end sends. send() calls this
+  /// function whenever a replacement is due. Returns false if TLS has failed.
   bool replace_key();
   /// Number of encrypted bytes that the system has not taken yet.
   std::size_t pending() const { return out_end_ - out_begin_; }
   /// True if receive() may return bytes although the socket is not readable.
   bool has_input() const;
-  /// Ends the stream in this direction. Must be called until it returns a value other than EAGAIN.
+  /// Queues close_notify, after which this end sends no more bytes, and sends held bytes. Must be
+  /// called until it returns a value other than EAGAIN.
   int end() noexcept;
 
   int descriptor() const { return descriptor_; }
-  /// Bytes of the buffers of one SecureStream.
+  /// Size in bytes of the buffers of one SecureStream.
   static std::size_t buffer_bytes();
 
  private:

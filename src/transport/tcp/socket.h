@@ -71,8 +71,8 @@ class Socket {
   int flush() const { return secure_ ? secure_->flush() : 0; }
   /// True if receive() may return bytes that poll(2) does not report.
   bool has_input() const { return secure_ && secure_->has_input(); }
-  /// Ends the stream in this direction. Returns false if bytes are pending; the caller must then
-  /// call it again.
+  /// Sends the end of the stream: no more bytes follow from this end. Returns false if bytes are
+  /// pending; the caller must then call this function again.
   bool end_sending() const noexcept;
 
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
@@ -95,9 +95,9 @@ std::string describe_errno(int error);
 /// SocketError.
 void make_non_blocking(const Socket& socket);
 
-/// Halves `wanted` until `ask` accepts the size, and returns that size; 0 if `ask` accepts none of
-/// at least 4 KiB. Needed on macOS, which rejects a buffer above its limit; Linux reduces the size
-/// itself.
+/// Halves `wanted` until `ask` accepts the size, and returns that size. Returns 0 if `ask` has
+/// accepted no size of 4 KiB or more. Needed on macOS, which rejects a buffer above its limit;
+/// Linux reduces the size itself.
 std::size_t largest_taken(std::size_t wanted, const std::function<bool(std::size_t)>& ask);
 
 /// Sets the sizes of the kernel's send and receive buffers; 0 leaves the sizes to the kernel. Must
@@ -109,8 +109,8 @@ std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 /// within about 11 s that the other host of an idle connection has vanished.
 void tune_stream(const Socket& socket);
 
-/// Makes the system keep an idle connection until the other host has answered no keepalive probe
-/// for `silence`. Used where MCCL itself detects dead peers.
+/// Makes the system keep an idle connection for `silence` after the other host stops answering
+/// keepalive probes. Used where MCCL itself detects dead peers.
 void bear_silence(const Socket& socket, std::chrono::seconds silence);
 
 /// Makes the system break the connection when sent bytes stay unacknowledged for `silence`. Only

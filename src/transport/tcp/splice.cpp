@@ -13,8 +13,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Maximum number of receive and send rounds per direction and advance(), because the caller must
-/// also serve other connections.
+/// Maximum number of rounds of receive and send, for each direction in one call of advance(),
+/// because the caller must also serve other connections.
 constexpr int kMostMoves = 8;
 /// Interval between checks whether the last bytes have been acknowledged.
 constexpr std::chrono::milliseconds kAcknowledgementNap{10};

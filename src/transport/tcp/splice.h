@@ -33,8 +33,8 @@ class Splice {
   /// True if advance() returned false because the patience expired; bytes may be lost.
   bool gave_up() const { return gave_up_; }
   void watch(std::vector<pollfd>& descriptors) const;
-  /// Time at which to call advance() even if poll(2) reports nothing; usually
-  /// Clock::time_point::max().
+  /// Time at which to call advance() even if poll(2) reports nothing; Clock::time_point::max() if
+  /// that is not necessary.
   Clock::time_point retry_at() const;
 
   const Socket& one() const { return one_; }

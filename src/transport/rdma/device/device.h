@@ -103,8 +103,8 @@ class Loan {
   Loan& operator=(const Loan&) = delete;
 
   std::uint32_t key() const { return region_->key(); }
-  /// The part of the registered memory that is not sent yet. The next send must begin with its
-  /// first byte.
+  /// The bytes of the registered memory that are not sent yet. The next send must begin with the
+  /// first of these bytes.
   std::span<const std::byte> rest() const { return rest_; }
   bool goes_on_with(std::span<const std::byte> bytes) const {
     return !rest_.empty() && bytes.data() == rest_.data() && bytes.size() <= rest_.size();
@@ -151,7 +151,7 @@ class Loans {
 
 class VerbsDevice {
  public:
-  /// Maximum number of regions used, even if the device supports more.
+  /// Maximum number of memory regions that MCCL registers, even if the device supports more.
   static constexpr std::size_t kMostRegions = 24;
   /// Number of regions that are reserved for loans and not used for slots. No region is reserved if
   /// the device supports fewer than twice this number of regions, or if RegionLimits::lends is

@@ -88,13 +88,13 @@ enum class MessageKind : std::uint16_t {
 inline constexpr int kMessageKinds = 7;
 
 struct MessageHeader {
-  /// Secret token of the receiver, which proves that the sender is its peer.
+  /// Secret token that the receiver gave to its peer. It proves that the peer sent the message.
   std::uint64_t token = 0;
   std::uint32_t sequence = 0;  ///< Index among the messages of one direction.
   std::uint32_t bytes = 0;     ///< Payload bytes after the header.
   std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.
   std::uint16_t kind = 0;
-  std::uint16_t question = 0;  ///< Probe: its number. Answer: the number of the probe. Otherwise 0.
+  std::uint16_t question = 0;  ///< Number of the probe that is sent or answered; else 0.
 };
 inline constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 static_assert(kHeaderBytes == 24);

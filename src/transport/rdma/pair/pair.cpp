@@ -89,7 +89,8 @@ void Pair::post_receive(std::uint32_t slot) {
   if (error != 0) blame_device("rejects a receive", error);
 }
 
-/// Ends the pair because its device failed. `does` says how, for the message: "rejects a send".
+/// Ends the pair because its device failed. `does` is the failure as text for the error message:
+/// "rejects a send".
 void Pair::blame_device(const char* does, int error) {
   end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
@@ -278,7 +279,8 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       break;
     case MessageKind::data: {
       if (!is_open()) {
-        // The peer considers the pair open, so no other transport may be tried.
+        // The peer considers the pair open. This end must do so too, because no other transport may
+        // be tried then.
         phase_ = Phase::open;
         return end("it sends data, but the messages before the data were lost in transit");
       }

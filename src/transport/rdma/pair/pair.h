@@ -2,9 +2,10 @@
 // receives messages in order, validates each message, and checks the result of every request.
 //
 // Before the pair carries data, the two ends greet each other through it. A path on which nothing
-// arrives is thus detected while another transport can still be tried. The dialing end sends hello
-// until it receives a hello; it repeats its hello only on uc (unreliable connection). It then sends
-// ready and is open. The other end is open when it receives ready.
+// arrives is thus detected while another transport can still be tried. The dialing end sends hello,
+// and the other end answers with its own hello. On uc (unreliable connection), both repeat their
+// hello, which may be lost. When the answer arrives, the dialing end sends ready and is open. The
+// other end is open when it receives ready.
 #pragma once
 
 #include <array>
@@ -87,15 +88,15 @@ class Pair {
   /// Number of bytes that have arrived and have not been taken.
   std::size_t arrived() const { return arrived_bytes_; }
 
-  /// Sends close: no more messages follow.
+  /// Sends the message close, after which this end sends no more messages.
   void close();
   /// True if all messages, including close, have been sent, or if the peer will receive nothing
   /// more.
   bool departed() const;
   /// True if the other end has sent close.
   bool closed_by_peer() const { return close_heard_; }
-  /// The reason why the pair no longer carries messages; empty while it does. Bytes that have
-  /// arrived remain readable.
+  /// The reason why the pair no longer carries messages; empty while it carries messages. Bytes
+  /// that have arrived remain readable.
   const std::string& ended() const { return ended_; }
   /// True if the pair ended while data sent by this end may not have arrived.
   bool lost_data() const { return lost_data_; }
@@ -159,7 +160,7 @@ class Pair {
   std::uint32_t expected_ = 0;  ///< Sequence number that the next received message must have.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  /// Payload sizes in bytes of posted messages, by send slot.
+  /// Payload of the message posted in each send slot: all bytes, and those in lent memory.
   struct Sending {
     std::uint32_t bytes = 0;
     std::uint32_t lent = 0;
@@ -175,7 +176,7 @@ class Pair {
   bool hello_owed_ = false, ready_owed_ = false, probe_owed_ = false, answer_owed_ = false;
   bool close_owed_ = false, close_heard_ = false, said_hello_ = false, lost_data_ = false;
   /// Counters of this end's data messages, used on uc: messages sent, messages known to have
-  /// arrived, and messages sent when the pending probe was first sent.
+  /// arrived, and messages that had been sent when the pending probe was first sent.
   std::uint64_t data_sent_ = 0, data_proved_ = 0, data_asked_ = 0;
   std::uint64_t seen_at_ = 0;  ///< Value of data_sent_ at the last check by remind().
   Clock::time_point asked_since_ = Clock::time_point::max();

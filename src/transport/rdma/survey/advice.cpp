@@ -40,8 +40,8 @@ std::string named(const std::string& interface) {
   return interface.empty() ? "its interface" : interface;
 }
 
-/// Maximum number of ranks (kMostDrawn) and of characters per cell (kMostWide), to fit on a
-/// terminal.
+/// Limits of a drawn table, so that it fits on a terminal: number of ranks (rows and columns), and
+/// characters per cell.
 constexpr std::size_t kMostDrawn = 12;
 constexpr std::size_t kMostWide = 24;
 

@@ -22,7 +22,7 @@ using nlohmann::json;
 constexpr std::size_t kMostNames = 64;
 /// Maximum number of characters of a value that an error shows.
 constexpr std::size_t kMostShown = 120;
-/// Maximum size of the file; the table of the largest job is smaller.
+/// Maximum size of the file in bytes; the table of the largest job is smaller.
 constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
 /// Maximum depth of nested values; a table has three levels. Deeper values are dropped while
 /// parsing, because printing them in an error would recurse as deeply.

@@ -1,6 +1,7 @@
 // Selection of the devices that this rank uses, and their description (Card) for the other ranks.
-// The ranks exchange their cards through the store. From the cards, both ends of a pair decide
-// alike whether they can have links, and each rank can report the devices that any rank lacks.
+// The ranks exchange their cards through the store. Both ends of a pair decide from the same two
+// cards whether they can have links, so both reach the same decision. Each rank can report the
+// devices that any rank lacks.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,7 @@ struct DeviceCard {
 
 struct Card {
   std::string host;
-  std::string why;  ///< The reason why no device can be used; empty if `devices` can be used.
+  std::string why;  ///< The reason why no device can be used; empty if at least one can be used.
   std::vector<Service> services;
   std::vector<DeviceCard> devices;
   /// For each rank, the indices of the devices that lead to it, if each device reaches only some

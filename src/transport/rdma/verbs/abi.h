@@ -1,5 +1,5 @@
 // The part of the binary interface of the verbs library that MCCL uses, declared here so that
-// builds do not need its headers. The interface is that of rdma-core's libibverbs
+// builds do not need the library's headers. The interface is that of rdma-core's libibverbs
 // (infiniband/verbs.h, IBVERBS_1.1 and later). Its structures are stable: new fields are only
 // appended. Apple's librdma.dylib has the same interface. tests/transport/abi/verbs.cpp compares
 // this file with the header of the build machine.
@@ -53,8 +53,8 @@ inline constexpr int kSend = 2;
 inline constexpr unsigned kSignaled = 1 << 1;
 inline constexpr unsigned kInline = 1 << 3;
 
-/// The functions that the header calls through the context; all other functions are looked up by
-/// name.
+/// The functions that verbs.h calls through pointers in the context; all other functions are looked
+/// up by name.
 struct ibv_context_ops {
   void* before_poll[11];
   int (*poll_cq)(ibv_cq*, int, ibv_wc*);

@@ -274,8 +274,8 @@ class LibraryContext final : public VerbsContext {
                                      : fmt::format("event {}", event.event_type);
     const int type = event.event_type;
     if (type == kEventDeviceFatal || type == kEventCqErr) {
-      // A failed completion queue reports nothing more, and the event does not say which queue
-      // failed.
+      // A failed completion queue reports nothing more. The event does not say which queue failed,
+      // so the whole device counts as gone.
       reported.kind = DeviceEvent::Kind::device_gone;
     } else if (type == kEventQpFatal || type == kEventQpReqErr || type == kEventQpAccessErr) {
       reported.kind = DeviceEvent::Kind::pair_failed;

@@ -140,7 +140,8 @@ class QueuePair {
  public:
   virtual ~QueuePair() = default;
   virtual std::uint32_t number() const = 0;
-  /// Maximum size in bytes of an inline message, which the device copies while it is posted.
+  /// Maximum size in bytes of an inline message. post_send() copies such a message before it
+  /// returns.
   virtual std::uint32_t inline_bytes() const = 0;
   /// Connects the queue pair, which can then receive and send. Receives may be posted before this
   /// call.

@@ -1,0 +1,125 @@
+#include "python/call_line.h"
+
+#include <Python.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace mccl::python {
+namespace {
+
+/// Longest stack that is searched.
+constexpr int kMostFrames = 64;
+
+struct Release {
+  void operator()(void* object) const { Py_DECREF(static_cast<PyObject*>(object)); }
+};
+using Object = std::unique_ptr<PyObject, Release>;
+using Code = std::unique_ptr<PyCodeObject, Release>;
+using Frame = std::unique_ptr<PyFrameObject, Release>;
+
+/// A position in a code object: the index of an instruction.
+struct Position {
+  const PyCodeObject* code;
+  int instruction;
+  bool operator==(const Position&) const = default;
+};
+struct Hash {
+  std::size_t operator()(const Position& at) const {
+    return std::hash<const void*>()(at.code) ^
+           static_cast<std::size_t>(at.instruction) * 0x9e3779b1;
+  }
+};
+
+/// Results of earlier searches, by code object. Keeps a reference to each code object, because
+/// another one could otherwise get the same address. Guarded by the GIL.
+struct Known {
+  std::unordered_map<const PyCodeObject*, bool> is_library;
+  std::unordered_map<Position, const CallSite*, Hash> sites;
+};
+
+Known& known() {
+  // Never freed: Python may have been finalized when static objects are destroyed.
+  static Known* const kept = new Known;
+  return *kept;
+}
+
+std::string_view file_of(const PyCodeObject* code) {
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(code->co_filename, &size);
+  if (text == nullptr) PyErr_Clear();
+  return text == nullptr ? std::string_view()
+                         : std::string_view(text, static_cast<std::size_t>(size));
+}
+
+/// True if the file is in the folder of the package with this name.
+bool is_in_package(std::string_view file, const char* package) {
+  PyObject* const name = PyUnicode_FromString(package);
+  const Object module(name ? PyImport_GetModule(name) : nullptr);
+  Py_XDECREF(name);
+  const Object init(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
+  const char* const path = init ? PyUnicode_AsUTF8(init.get()) : nullptr;
+  PyErr_Clear();
+  if (path == nullptr) return false;
+  const std::string_view whole(path);
+  return file.starts_with(whole.substr(0, whole.rfind('/') + 1));
+}
+
+/// True if the code belongs to mccl or torch, or to Python's importing machinery.
+bool is_library(const Code& code) {
+  const auto found = known().is_library.find(code.get());
+  if (found != known().is_library.end()) return found->second;
+  const std::string_view file = file_of(code.get());
+  const bool result =
+      is_in_package(file, "mccl") || is_in_package(file, "torch") || file.starts_with("<frozen");
+  known().is_library.emplace(code.get(), result);
+  Py_INCREF(code.get());
+  return result;
+}
+
+const CallSite* site_of(const Code& code, PyFrameObject* frame) {
+  const Position at{code.get(), PyFrame_GetLasti(frame)};
+  const auto found = known().sites.find(at);
+  if (found != known().sites.end()) return found->second;
+  const std::string_view path = file_of(code.get());
+  const CallSite* const site = call_site(std::string(path.substr(path.rfind('/') + 1)) + ":" +
+                                         std::to_string(PyFrame_GetLineNumber(frame)));
+  // Without this bound, a program that compiles code as it runs would fill the memory.
+  if (known().sites.size() < kMostCallSites) {
+    known().sites.emplace(at, site);
+    Py_INCREF(code.get());
+  }
+  return site;
+}
+
+}  // namespace
+
+const CallSite* line_of_caller() noexcept {
+  try {
+    PyFrameObject* const innermost = PyEval_GetFrame();
+    Py_XINCREF(innermost);
+    Frame frame(innermost);
+    for (int depth = 0; frame && depth < kMostFrames; ++depth) {
+      const Code code(PyFrame_GetCode(frame.get()));
+      if (!is_library(code)) return site_of(code, frame.get());
+      frame.reset(PyFrame_GetBack(frame.get()));
+    }
+  } catch (const std::exception&) {
+    // Memory has run out. The call is recorded without its line.
+  }
+  return nullptr;
+}
+
+const CallSite* line_of_caller_without_gil() noexcept {
+  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return nullptr;
+  const PyGILState_STATE before = PyGILState_Ensure();
+  const CallSite* const site = line_of_caller();
+  PyGILState_Release(before);
+  return site;
+}
+
+}  // namespace mccl::python
