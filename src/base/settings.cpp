@@ -223,7 +223,7 @@ constexpr SettingRow kRows[] = {
      {.maximum = 1024.0 * kGiB}},
     {"congestion_control", &Config::congestion_control, "auto, system, or a name such as cubic",
      "Congestion control of TCP links; auto: the system's default, but cubic or reno instead of "
-     "bbr, which sometimes pauses a link for 200 ms"},
+     "bbr, which may pause a link for 200 ms"},
     {"timeout",
      &Config::timeout,
      "0.001 to 31536000 seconds",
@@ -264,8 +264,8 @@ constexpr SettingRow kRows[] = {
     {"metrics_addr",
      &Config::metrics_addr,
      "an IP address",
-     "Address at which metrics_port listens; 0.0.0.0 or :: stand for all addresses of the host. "
-     "Any process that reaches it can read the metrics",
+     "Address at which metrics_port listens, without a password; 0.0.0.0 or :: stand for all "
+     "addresses of the host",
      {.accepts = is_ip_address}},
     {"spin_us",
      &Config::spin_us,
