@@ -131,9 +131,10 @@ class _Field:
 class MCCLConfig:
     """Settings, each of which either is given or has its default.
 
-    Every setting is an attribute and a keyword, under its name in the table of docs/settings.md.
-    init() applies the given settings and takes the others from the environment. None counts as not
-    given. Two configurations are equal if all their values are equal, given or not.
+    Every setting is an attribute and a keyword, named as its variable in docs/settings.md, in lower
+    case and without MCCL_. init() applies the given settings and takes the others from the
+    environment. None counts as not given. Two configurations are equal if all their values are
+    equal, given or not.
     dataclasses.replace() and copy.replace() preserve which settings were given;
     dataclasses.asdict() returns the given settings.
 
