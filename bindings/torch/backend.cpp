@@ -148,7 +148,7 @@ void ProcessGroupMCCL::finish_calls_on_devices() {
     const auto now = std::chrono::steady_clock::now();
     if (timeout.count() > 0 && now - begun >= timeout) {
       TORCH_WARN("mccl: rank ", rank_, " releases group \"", name_, "\" after ", timeout.count(),
-                 " ms while a GPU still runs ", title, ": its result is invalid");
+                 " ms while a GPU still runs ", title, ": the result of that work is invalid");
       return;
     }
     if (now - checked < kSignalInterval) continue;
