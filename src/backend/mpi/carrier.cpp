@@ -326,7 +326,7 @@ void check_libraries(Group& group, const MpiProcess& process, std::chrono::milli
     all = direct::gather(group, own, patience);
   } catch (const TimeoutError& error) {
     throw TimeoutError(fmt::format(
-        "group '{}': not all ranks of the group created it in time (MCCL_CONNECT_TIMEOUT): {}",
+        "group '{}': not all of its ranks created the group in time (MCCL_CONNECT_TIMEOUT): {}",
         group.name(), error.what()));
   }
   for (int rank = 1; rank < group.size(); ++rank) {

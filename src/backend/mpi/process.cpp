@@ -206,7 +206,7 @@ std::string MpiProcess::failure() const {
   const std::lock_guard lock(mutex_);
   if (!reason_over_.empty() || !is_over()) return reason_over_;
   return "the program has called MPI_Finalize, after which MPI cannot be called; shut MCCL down "
-         "first";
+         "before the program calls MPI_Finalize";
 }
 
 void MpiProcess::end_for_good(const std::string& reason) {
