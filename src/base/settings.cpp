@@ -89,14 +89,14 @@ constexpr SettingRow kRows[] = {
     {"rdma_ring",
      &Config::rdma_ring,
      "true, false",
-     "Use only the devices of an RDMA device table that join each rank to the next, as "
-     "with MLX_JACCL_RING; an incomplete ring is an error",
+     "Use only those devices of the device table of MCCL_RDMA_DEVICE that join each rank to the "
+     "next, as with MLX_JACCL_RING; an incomplete ring is an error",
      {.must_agree = true}},
     {"rdma_uncabled",
      &Config::rdma_uncabled,
      "relay, tcp",
-     "How to connect two ranks for which the table of RDMA devices lists no cable. relay: "
-     "collectives use only the cables, and ranks forward data for others; tcp: such "
+     "How to connect two ranks if the device table of MCCL_RDMA_DEVICE lists no cable between "
+     "them. relay: collectives use only the cables, and ranks forward data for others; tcp: such "
      "ranks are connected by TCP. send and recv between them use TCP in both cases",
      {.kind = choice, .must_agree = true}},
     {"log_level",
