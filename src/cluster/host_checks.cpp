@@ -247,12 +247,13 @@ bool is_nvlink(const std::string& cell) {
 
 /// Explains a word in the output of `nvidia-smi topo -p2p`.
 std::string meaning_of(const std::string& word) {
-  const std::map<std::string, std::string> known = {{"CNS", "the chipset does not support it"},
-                                                    {"GNS", "the GPUs do not support it"},
-                                                    {"TNS", "the topology does not support it"},
-                                                    {"DR", "it is disabled by a registry key"},
-                                                    {"NS", "it is not supported"},
-                                                    {"U", "the reason is unknown"}};
+  const std::map<std::string, std::string> known = {
+      {"CNS", "the chipset does not support peer access"},
+      {"GNS", "the GPUs do not support peer access"},
+      {"TNS", "the topology does not support peer access"},
+      {"DR", "a registry key disables peer access"},
+      {"NS", "peer access is not supported"},
+      {"U", "the reason is unknown"}};
   const auto found = known.find(word);
   return found == known.end() ? in_quotes(word) : found->second;
 }

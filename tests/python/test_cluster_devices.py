@@ -178,9 +178,9 @@ def test_thunderbolt_that_joins_only_some_is_not_all_there_is(tmp_path: Path):
         ("OK", "NV18", []),
         ("OK", "PHB", ["note: b: no NVLink joins the 2 GPUs of this host"]),
         ("CNS", "NV18", ["warning: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's "
-                         "memory: the chipset does not support it"]),
+                         "memory: the chipset does not support peer access"]),
         ("NS", "NV18", ["note: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's memory: "
-                        "it is not supported"]),
+                        "peer access is not supported"]),
     ],
 )  # fmt: skip
 def test_gpus(pair: CabledHosts, tmp_path: Path, peer: str, link: str, expected: list[str]):

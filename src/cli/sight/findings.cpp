@@ -288,9 +288,10 @@ std::vector<std::string> align(std::vector<FlightRecord>& records) {
       shift = std::clamp<std::int64_t>(0, bounds.least, bounds.most);
     }
     if (shift == 0) continue;
-    shifted.push_back(fmt::format("The clock of {} is {} {} that of {}; its times are corrected.",
-                                  record.host, duration_text(std::abs(static_cast<double>(shift))),
-                                  shift > 0 ? "behind" : "ahead of", reference));
+    shifted.push_back(fmt::format(
+        "The clock of {} is {} {} that of {}; the times in the records of {} are corrected.",
+        record.host, duration_text(std::abs(static_cast<double>(shift))),
+        shift > 0 ? "behind" : "ahead of", reference, record.host));
   }
   for (FlightRecord& record : records) {
     const auto shift = shifts.find(record.host);
