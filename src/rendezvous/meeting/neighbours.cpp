@@ -382,8 +382,8 @@ void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
   }
   if (missing.empty()) return;
   log.warn(
-      "this rank shares no memory with these ranks of the same host (another container or user, or "
-      "no memory left), and uses another transport instead: {}",
+      "this rank shares no memory with these ranks of the same host: {} (another container or "
+      "user, or no memory left). It reaches them through another transport",
       fmt::join(missing, ", "));
 }
 
