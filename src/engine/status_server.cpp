@@ -76,7 +76,8 @@ StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder,
     thread_ = start_thread("mccl status", [this] { run(); });
   } catch (const Error& error) {
     listener_.reset();
-    log_.warn("no flight record will be written, and mccl status cannot attach: {}", error.what());
+    log_.warn("no flight record will be written, and mccl status cannot attach to this rank: {}",
+              error.what());
   }
 }
 
