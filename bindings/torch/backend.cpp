@@ -50,11 +50,12 @@ void ProcessGroupMCCL::setTimeout(std::chrono::milliseconds timeout) {
 
 std::shared_ptr<Group> ProcessGroupMCCL::open_group(const char* call) const {
   if (was_forked()) {
-    C10_THROW_ERROR(DistBackendError,
-                    c10::str("[rank ", rank_, "] ", call,
-                             ": this process was forked from the one that created the group and "
-                             "cannot use its connections; call init_process_group in the child, or "
-                             "start it with the spawn method"));
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str("[rank ", rank_, "] ", call,
+                 ": this process was forked from the process that created the group and cannot use "
+                 "the group's connections; call init_process_group in the child, or "
+                 "start it with the spawn method"));
   }
   const std::lock_guard lock(mutex_);
   if (!membership_.group) {
