@@ -332,8 +332,10 @@ void check_libraries(Group& group, const MpiProcess& process, std::chrono::milli
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string_view theirs = all[static_cast<std::size_t>(rank)].text;
     if (theirs == all.front().text) continue;
-    throw MismatchError(fmt::format("group '{}': rank {} uses {}, but rank 0 uses {}", group.name(),
-                                    rank, theirs, all.front().text));
+    throw MismatchError(
+        fmt::format("group '{}': rank {} uses {}, but rank 0 uses {}; use the same MPI library and "
+                    "thread level on all ranks",
+                    group.name(), rank, theirs, all.front().text));
   }
 }
 
