@@ -54,10 +54,9 @@ constexpr SettingRow kRows[] = {
      "auto, native, mpi, nccl, cuda",
      "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI "
      "library, whose mpirun or srun starts the ranks. nccl: NCCL runs the "
-     "collectives on GPU memory that it supports. cuda: MCCL's own kernels do so, inside one "
-     "host. Both need one GPU per rank, and native runs all other calls. auto: native, and the "
-     "faster of nccl and "
-     "cuda if all ranks call with GPU memory",
+     "collectives on GPU memory that it supports. cuda: MCCL's own kernels run them, inside one "
+     "host. nccl and cuda need one GPU per rank; native runs all other calls. auto: native, and "
+     "the faster of nccl and cuda if all ranks call with GPU memory",
      {.kind = choice}},
     {"transport",
      &Config::transport,
@@ -119,8 +118,7 @@ constexpr SettingRow kRows[] = {
      &Config::log_file_bytes,
      "4K to 1T",
      "Size at which a log file, such as 0.log, is renamed to 0.1.log and a new one begins. Older "
-     "ones "
-     "become 0.2.log and 0.3.log, and the oldest is removed",
+     "files become 0.2.log and 0.3.log, and the oldest is removed",
      {.minimum = 4 * kKiB, .maximum = 1024.0 * kGiB}},
     {"listen_addr", &Config::listen_addr, "addresses or host names, comma-separated",
      "Addresses at which this rank listens. Each entry gives one link per pair of ranks, also "
@@ -274,8 +272,7 @@ constexpr SettingRow kRows[] = {
      &Config::metrics_addr,
      "an IP address",
      "Address at which metrics_port listens; 0.0.0.0 or :: stand for all addresses of the host. "
-     "Any "
-     "process that reaches it can read the metrics",
+     "Any process that reaches it can read the metrics",
      {.accepts = is_ip_address}},
     {"spin_us",
      &Config::spin_us,
