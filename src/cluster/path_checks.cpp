@@ -157,7 +157,7 @@ Finding blocked(std::span<const HostFacts> hosts, const InterfacePath& path,
   std::string what =
       fmt::format("{} at {} is not reached from {}: {}", path.target, name_of(hosts, path.to),
                   path.routed ? host_of(hosts, path.from).host : path.source, *fault);
-  if (!all) what += "; other ports of a job are reached";
+  if (!all) what += "; other ports that a job uses are reached";
   if (all && back != nullptr && back->good()) what += "; the other direction is open";
   return {"path-blocked",
           Severity::problem,

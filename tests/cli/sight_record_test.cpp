@@ -202,9 +202,10 @@ TEST(SightRecord, NamesTheLateRank) {
     add_call(records[0], i, 100 * i, 100 * i + 50);
     add_call(records[1], i, 100 * i + 10 * i, 100 * i + 50);
   }
-  EXPECT_THAT(findings(records),
-              ElementsAre(HasSubstr("Rank 1 came last to 3 of 3 collectives and delayed the others "
-                                    "by 60 ms in all; the longest delay was 30 ms in call 3")));
+  EXPECT_THAT(
+      findings(records),
+      ElementsAre(HasSubstr("Rank 1 came last to 3 of 3 collectives and delayed the other "
+                            "ranks by 60 ms in all; the longest delay was 30 ms in call 3")));
 }
 
 TEST(SightRecord, CorrectsClocksThatContradictEachOther) {

@@ -236,7 +236,7 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
     if (lateness.total < kLeastDelay) break;
     const Place& place = lateness.worst->places.front();
     found.push_back(fmt::format(
-        "Rank {} came last to {} of {} collectives and delayed the others by {} in all; the "
+        "Rank {} came last to {} of {} collectives and delayed the other ranks by {} in all; the "
         "longest delay was {} in call {} of group '{}', {}, at {}.",
         rank, lateness.calls, compared, duration_text(lateness.total),
         duration_text(static_cast<double>(lateness.most)), place.call->sequence,
