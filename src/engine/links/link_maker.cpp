@@ -350,8 +350,8 @@ void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) con
   const Place other = next(peer, place + 1);
   const std::string_view name = transports_[place]->name();
   if (other < transports_.size()) {
-    log_.warn("no link to rank {} over {}, so {} is tried next: {}", peer, name,
-              transports_[other]->name(), reason);
+    log_.warn("no link to rank {} over {}: {}. The next attempt uses {}", peer, name, reason,
+              transports_[other]->name());
   } else {
     log_.warn("no link to rank {} over {}: {}", peer, name, reason);
   }
