@@ -31,7 +31,8 @@ constexpr const char* kSummary = "Start a job on this machine, on others, or und
 constexpr const char* kFooter =
     R"(Arguments after the program's name belong to the program; -- ends the flags if that is unclear.
 A program whose name ends in .py runs under Python. The environment gives every rank its number and
-the addresses of the others: for MCCL, for torch and for a backend of MLX (--print-env shows it).
+the addresses of the other ranks: for MCCL, for torch and for a backend of MLX (--print-env shows
+it).
 
 The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. SIGINT,
 SIGTERM or SIGHUP to the launcher also ends the job. Other machines must accept ssh logins without a
