@@ -165,7 +165,7 @@ void StatusServer::write_file(std::string_view reason) {
       replace_file(path, recorder_.to_json(reason), S_IRUSR | S_IWUSR);
       log_.warn("the flight record is in {}", path);
     } catch (const Error& error) {
-      log_.warn("flight record: {}", error.what());
+      log_.warn("the flight record of this rank is not written: {}", error.what());
     }
   } catch (const std::exception&) {
     // There is no memory for the record.

@@ -253,7 +253,9 @@ SecureStream::State SecureStream::confirm() {
   }
   const Key expected = proof_of(role_ == Role::client ? Role::server : Role::client);
   if (CRYPTO_memcmp(expected.data(), their_proof_.data(), expected.size()) == 0) return State::open;
-  return fail("the encrypted connection and the handshake before it end at different processes");
+  return fail(
+      "the encrypted connection and the handshake before it end at different processes; "
+      "another process may be intercepting the connection");
 }
 
 SecureStream::Key SecureStream::proof_of(Role role) const {
