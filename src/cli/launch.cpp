@@ -31,11 +31,10 @@ constexpr const char* kSummary = "Start a job on this machine, on others, or und
 constexpr const char* kFooter =
     R"(Arguments after the program's name belong to the program; -- ends the flags if that is unclear.
 A program whose name ends in .py runs under Python. The environment gives every rank its number and
-the addresses of the other ranks: for MCCL, for torch and for a backend of MLX (--print-env shows
-it).
+the addresses of the other ranks: for MCCL, torch and a backend of MLX (--print-env shows it).
 
-The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. SIGINT,
-SIGTERM or SIGHUP to the launcher also ends the job. Other machines must accept ssh logins without a
+The first rank that fails ends the job: the other ranks get SIGTERM, and SIGKILL after --grace.
+SIGINT, SIGTERM or SIGHUP to the launcher also ends the job. Other machines must accept ssh logins without a
 password, and must have a shell and the program; the launcher does not copy MCCL to them.
 
 On a terminal, your input goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or with only
