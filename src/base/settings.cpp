@@ -63,7 +63,7 @@ constexpr SettingRow kRows[] = {
      "auto, tcp, shm, rdma",
      "Transport between ranks; each pair agrees on one. auto: shared memory inside a "
      "machine, else RDMA if both ranks have it, else tcp. shm and rdma apply to all "
-     "pairs; an error names any pair that cannot use it and the reason",
+     "pairs; an error names any pair that cannot use the transport, and the reason",
      {.kind = choice}},
     {"rdma_device", &Config::rdma_device, "device names, comma-separated, or a path",
      "RDMA devices to use, with one link per device in each pair; or the path of a JSON table "
@@ -103,7 +103,7 @@ constexpr SettingRow kRows[] = {
      "TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF",
      "Lowest level that is logged. INFO shows at start-up the changed settings and "
      "their origin, the address at which each rank listens, and how it reaches the "
-     "others; DEBUG shows every setting",
+     "other ranks; DEBUG shows every setting",
      {.kind = choice}},
     {"log_format",
      &Config::log_format,
@@ -191,7 +191,7 @@ constexpr SettingRow kRows[] = {
      &Config::compression,
      "none, auto, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
      "Codec that rounds sums of floats between machines; auto: bf16 for sums of f32 "
-     "that it is predicted to make at least a tenth faster",
+     "that bf16 is predicted to make at least a tenth faster",
      {.kind = choice, .must_agree = true}},
     {"topk_ratio",
      &Config::topk_ratio,
@@ -243,8 +243,8 @@ constexpr SettingRow kRows[] = {
     {"liveness_interval",
      &Config::liveness_interval,
      "0.001 to 31536000 seconds",
-     "Seconds without data from a rank after which the others consider it dead, for example "
-     "because its process is stopped or its cable is cut",
+     "Seconds without data from a rank after which the other ranks consider that rank dead, for "
+     "example because its process is stopped or its cable is cut",
      {.must_agree = true, .minimum = 0.001, .maximum = kYear}},
     {"warn_after",
      &Config::warn_after,
