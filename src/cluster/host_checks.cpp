@@ -129,7 +129,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
       findings.add_fixed_by("interface-down",
                             fmt::format("{} has the address {} and is down", interface.name,
                                         text_of(interface.ipv4().front())),
-                            "no packets pass through it",
+                            "no packets pass through this interface",
                             command_to_set(facts.system, interface.name, true),
                             command_to_set(facts.system, interface.name, false));
     }
@@ -198,14 +198,12 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
           "or "
           "60",
           facts.system == System::macos
-              ? fmt::format(
-                    "mccl config --auto-setup gives it an address; by hand: sudo ifconfig {} inet "
-                    "ADDRESS netmask 255.255.255.252 alias",
-                    interface->name)
-              : fmt::format(
-                    "mccl config --auto-setup gives it an address; by hand: sudo ip addr add "
-                    "ADDRESS/30 dev {}",
-                    interface->name));
+              ? fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
+                            "sudo ifconfig {} inet ADDRESS netmask 255.255.255.252 alias",
+                            interface->name)
+              : fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
+                            "sudo ip addr add ADDRESS/30 dev {}",
+                            interface->name));
     }
   }
 }
