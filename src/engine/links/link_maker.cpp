@@ -128,7 +128,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
     if (const std::string* const declined = declined_ahead(peer, key, place)) {
       reason = *declined;
-      warn(peer, place, "that rank declined it: " + reason);
+      warn(peer, place, "that rank declined the link: " + reason);
       continue;
     }
     Making made;
@@ -232,7 +232,7 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
     making_.erase(found);
     return;
   }
-  warn(peer, place, "that rank declined it: " + message.failure.reason);
+  warn(peer, place, "that rank declined the link: " + message.failure.reason);
   make(peer, channels, message.key, place + 1, message.failure.reason);
 }
 
