@@ -19,7 +19,7 @@ FILES_AT_ONCE ?= 6
 # in the path may lack them.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench demo demo-mlx wheel chaos test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
+GOALS := setup build build-tests build-bench captures demo demo-mlx wheel chaos test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
 .PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines deb $(GOALS)
 
@@ -313,6 +313,10 @@ docs: .venv-docs/.installed
 	@.venv-docs/bin/sphinx-build -E -W --keep-going -n -q -b html -d build/docs/doctrees docs build/docs/html
 	@echo "docs: build/docs/html/index.html"
 
+# Shows the tools on real jobs, and writes what they print to docs/inspect.md.
+captures: build $(TEST_ENVIRONMENT)
+	@$(BIN)/python scripts/captures.py
+
 .venv-docs/.installed: scripts/requirements-docs.txt scripts/apt-packages-docs.txt
 	@scripts/install_packages.sh apt-packages-docs.txt
 	@test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
@@ -346,8 +350,8 @@ clean:
 #   make deb               Debian packages of the library, the headers and the program in build/debian
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
-#   make test-long         the Python tests that take many seconds each: installations by pip, RDMA in
-#                          a guest, models of mlx-lm, many hosts
+#   make test-long         the Python tests that make test leaves out: installations by pip, RDMA in a
+#                          guest, models of mlx-lm, many hosts, and further cases of what it tests
 #   make test-integrations Accelerate, Transformers, Lightning, Ignite, Ray and torchft on MCCL,
 #                          installed into an environment of their own
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
@@ -378,6 +382,7 @@ clean:
 #                          build/coverage/html
 #   make fuzz              fuzz every parser of input from peers and users for FUZZ_SECONDS=60 each,
 #                          with libFuzzer; FUZZ="frame messages" selects targets
+#   make captures          run the tools that docs/inspect.md shows, and write their output there
 #   make docs              build the documentation as a site in build/docs/html; needs no build of MCCL
 #   make clean             remove build/ and the virtual environments
 #

@@ -43,7 +43,8 @@ struct Known {
 };
 
 Known& known() {
-  static Known* const kept = new Known;  // never freed: Python may have ended when statics are
+  // Never freed: Python may have been finalized when static objects are destroyed.
+  static Known* const kept = new Known;
   return *kept;
 }
 

@@ -22,7 +22,7 @@ struct InWindow {
 /// Hands out device memory in windows. A window is one allocation of the device; windows are
 /// numbered in the order of allocation. The number of a freed window is reused if the window was
 /// never announced to other ranks. An announced window is never freed, because no rank knows when
-/// the last peer has stopped using it; its memory is handed out again. Thread-safe.
+/// the last peer has stopped using it; take() hands out its memory again. Thread-safe.
 class Pool {
  public:
   explicit Pool(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}

@@ -52,9 +52,9 @@ constexpr std::chrono::seconds kLastArrival{5};
 /// whole core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. It grows in
-/// proportion to the number of ranks, because waking many ranks of one host only to read the clock
-/// would load the host.
+/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. In larger jobs, it
+/// grows in proportion to the number of ranks, because waking many ranks of one host only to read
+/// the clock would load the host.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -285,7 +285,7 @@ void Engine::shutdown() noexcept {
   std::unique_lock lock(driver_.mutex());
   take_in();
   groups_.end_all();
-  Engine::run_callbacks(lock);  // runs the callbacks of the ended calls before links can fail
+  Engine::run_callbacks(lock);  // runs the callbacks of the calls that end_all() has ended
   if (!lock.owns_lock()) lock.lock();
   see_links_off(lock);
   peers_.leave();

@@ -116,7 +116,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// rates.
   const Cabling& cabling() const { return cabling_; }
   void learn(Cabling cabling) { cabling_ = std::move(cabling); }
-  /// Maximum number of ranks that share one core of this host.
+  /// Number of ranks per core on this host; above 1 if ranks share cores. See processes_per_core().
   double ranks_per_core() const { return ranks_per_core_; }
   /// Descriptions of the equivalent paths to a peer, among which only a measurement can choose. Has
   /// more than one element only at the higher rank of the pair, which connects to the lower rank.
@@ -166,8 +166,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// on this thread.
   void end_at_once(std::span<const std::shared_ptr<Operation>> messages) noexcept;
 
-  /// Records a collective that a GPU is about to carry out without the host, `algorithm` being what
-  /// carries it out, in a text that is never freed. Called from any thread.
+  /// Records, in the flight recorder, a collective that a GPU is about to carry out without the
+  /// host. `algorithm` is its algorithm, a text that is never freed. Called from any thread.
   void record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
                        const CallSite* site) noexcept;
 

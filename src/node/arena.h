@@ -103,7 +103,8 @@ class Range {
 /// releasing the range needs, so that a release cannot fail.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  /// Throws Error if the system provides no shared memory.
+  /// Makes an arena from which ranges of up to `capacity` bytes in total can be allocated. Throws
+  /// Error if the system provides no shared memory.
   static std::shared_ptr<Arena> make(std::size_t capacity);
 
   /// Allocates a range whose memory() has at least `bytes` bytes. Returns an empty Range if the

@@ -37,7 +37,8 @@ inline constexpr std::size_t kLabelBytes = 48;
 /// Number of heads that a rank has. The rank's calls use the heads in turn.
 inline constexpr std::size_t kDepth = 16;
 
-/// The head of a call. Neighbours poll it until the rank has arrived.
+/// The head of a call of one rank. Neighbours poll `arrivals` until this rank has arrived in the
+/// call.
 struct alignas(64) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 

@@ -67,7 +67,9 @@ class Sample {
   double scale = 1;   ///< Size of a piece of the real problem relative to a piece of the sample.
 
  private:
-  /// Makes the problem the same on all ranks, with parts of one size.
+  /// Makes all parts equal, so that every rank has the same problem. Replaces each count by their
+  /// mean, or by the chunk if each rank knows only its own counts. `longer` keeps the ratio of the
+  /// largest count to the mean.
   void even_out() {
     if (problem.counts.empty()) {
       // Rounds the count up so that Divider makes parts of equal size.

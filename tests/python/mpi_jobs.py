@@ -35,6 +35,12 @@ def each_mpi(request) -> str:
     return request.param
 
 
+#: For tests whose subject other tests cover with MPICH: its ranks spin while they wait.
+MPICH_IS_LONG = pytest.mark.parametrize(
+    "mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)], indirect=True
+)
+
+
 def mpirun(mpi: str, ranks: int, *words: object, **variables: str):
     settings = {"MCCL_BACKEND": "mpi", "MCCL_TIMEOUT": "60"} | variables
     return run(f"mpirun.{mpi}", *FLAGS[mpi], "-n", ranks, *words, **settings)

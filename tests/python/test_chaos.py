@@ -138,13 +138,15 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_thirty_trials_have_no_defect(tmp_path: Path):
+@pytest.mark.parametrize("trials", [15, pytest.param(30, marks=pytest.mark.long)])
+def test_trials_have_no_defect(tmp_path: Path, trials: int):
     file = tmp_path / "records.jsonl"
     # Beside other tests, a process may wait seconds for a core.
-    ran = run("--trials", "30", "--seed", "5000", "--allowance", "5", "--record", str(file))
+    options = ("--seed", "5000", "--allowance", "5", "--record", str(file))
+    ran = run("--trials", str(trials), *options)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 hangs, 0 crashes, 0 wrong" in ran.stdout
-    assert len(file.read_text().splitlines()) == 30
+    assert len(file.read_text().splitlines()) == trials
 
 
 def test_a_trial_is_replayed_alone():

@@ -374,7 +374,9 @@ def test_as_a_rank_of_a_job_it_refuses_to_be_another_number():
     assert "--ranks 3" in done.stderr
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize(
+    "victim", [0, *(pytest.param(victim, marks=pytest.mark.long) for victim in (1, 2))]
+)
 def test_a_rank_that_is_killed_ends_the_run(endless, victim: int):
     started, ranks = endless
     assert len(ranks) == 3
@@ -394,7 +396,17 @@ def test_a_rank_that_is_stopped_for_good_is_ended_with_the_others(endless):
     assert not any(map(runs, ranks))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        *(
+            pytest.param(number, marks=pytest.mark.long)
+            for number in (signal.SIGTERM, signal.SIGHUP)
+        ),
+        signal.SIGKILL,
+    ],
+)
 def test_no_rank_outlives_the_program(endless, number: signal.Signals):
     started, ranks = endless
     started.send_signal(number)

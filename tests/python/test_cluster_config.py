@@ -66,6 +66,7 @@ def test_from_a_heap_of_cables_to_a_job_and_back(ring: CabledHosts, tmp_path: Pa
     assert all_addresses(ring) == before
 
 
+@pytest.mark.long
 def test_a_cable_that_was_just_plugged_in(ring: CabledHosts):
     """The link-local addresses of a new cable cannot be used as a source for a second or two."""
     for name in ("a", "b"):
@@ -77,6 +78,7 @@ def test_a_cable_that_was_just_plugged_in(ring: CabledHosts):
     assert done.stdout.count("dev c4") == 2
 
 
+@pytest.mark.long
 def test_the_way_to_the_desk_is_not_taken_for_a_silent_cable():
     """A chain of hosts without a common network. Each has its own network with the desk."""
     with CabledHosts(3, [("a", "b"), ("b", "c")], apart=True) as hosts:
@@ -92,6 +94,7 @@ def test_nothing_is_changed_unless_it_is_asked_for(ring: CabledHosts):
     assert all_addresses(ring) == before
 
 
+@pytest.mark.long
 def test_addresses_in_use_are_left_alone(ring: CabledHosts):
     ring.ip("c", "addr", "add", "192.168.7.1/16", "dev", "lo")
     ring.ip("d", "route", "add", "172.16.0.0/29", "dev", "cable")
@@ -212,6 +215,7 @@ def dot(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
     return folder / "dot"
 
 
+@pytest.mark.long
 def test_pictures(ring: CabledHosts, dot: Path):
     words = ("config", *ALL, "--over", "cables")
     graph = ring.mccl(*words, "--dot").stdout
@@ -231,7 +235,13 @@ def test_a_picture_without_graphviz(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "said",
-    ["", "exit 3", "head -c 100000 /dev/urandom", "yes | head -c 20000000", "echo Grüß Gott; env"],
+    [
+        "",
+        pytest.param("exit 3", marks=pytest.mark.long),
+        "head -c 100000 /dev/urandom",
+        pytest.param("yes | head -c 20000000", marks=pytest.mark.long),
+        pytest.param("echo Grüß Gott; env", marks=pytest.mark.long),
+    ],
     ids=["nothing", "failure", "garbage", "too much", "words"],
 )
 def test_odd_hosts_are_reported(ring: CabledHosts, tmp_path: Path, said: str):
@@ -266,6 +276,7 @@ def test_a_program_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
     assert "warning: b: nvidia-smi does not end" in done.stderr
 
 
+@pytest.mark.long
 def test_a_host_that_hangs_is_given_up(ring: CabledHosts, tmp_path: Path):
     hangs = """
 def answered(answer):
@@ -292,6 +303,7 @@ def test_a_picture_is_all_that_is_done(ring: CabledHosts, tmp_path: Path):
     assert all_addresses(ring) == before and not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_mlx_reads_the_hostfile(ring: CabledHosts, tmp_path: Path):
     common = pytest.importorskip("mlx._distributed_utils.common")
     file = tmp_path / "hosts.json"

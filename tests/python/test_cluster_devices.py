@@ -127,6 +127,7 @@ def test_thunderbolt_of_linux(pair: CabledHosts, tmp_path: Path):
     assert answer["setup"] == []  # existing addresses are kept
 
 
+@pytest.mark.long
 def test_a_mac_and_a_linux_machine(pair: CabledHosts, tmp_path: Path):
     """Macs write the UUIDs of ports in capitals, Linux writes them in lower case."""
     for name in "ab":
@@ -155,6 +156,7 @@ def test_a_mac_and_a_linux_machine(pair: CabledHosts, tmp_path: Path):
     assert "192.168" not in pair.addresses("a") + pair.addresses("b")
 
 
+@pytest.mark.long
 def test_thunderbolt_that_joins_only_some_is_not_all_there_is(tmp_path: Path):
     with CabledHosts(3, [("a", "b")]) as hosts:
         for name, other in (("a", "b"), ("b", "a")):
@@ -175,12 +177,15 @@ def test_thunderbolt_that_joins_only_some_is_not_all_there_is(tmp_path: Path):
 @pytest.mark.parametrize(
     ("peer", "link", "expected"),
     [
-        ("OK", "NV18", []),
+        pytest.param("OK", "NV18", [], marks=pytest.mark.long),
         ("OK", "PHB", ["note: b: no NVLink joins the 2 GPUs of this host"]),
         ("CNS", "NV18", ["warning: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's "
                          "memory: the chipset does not support peer access"]),
-        ("NS", "NV18", ["note: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's memory: "
-                        "peer access is not supported"]),
+        pytest.param(
+            "NS", "NV18", ["note: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's "
+                           "memory: peer access is not supported"],
+            marks=pytest.mark.long,
+        ),
     ],
 )  # fmt: skip
 def test_gpus(pair: CabledHosts, tmp_path: Path, peer: str, link: str, expected: list[str]):

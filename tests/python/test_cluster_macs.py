@@ -59,6 +59,7 @@ def test_a_ring_is_set_up_and_undone(macs: MacHosts, tmp_path: Path):
     assert [macs.addresses(name) for name in macs.names] == before
 
 
+@pytest.mark.long
 def test_a_refusal_leaves_nothing_half_done(macs: MacHosts, tmp_path: Path):
     before = [macs.addresses(name) for name in macs.names]
     refuses = macs.programs("c") / "refuses"
@@ -126,10 +127,24 @@ def test_thunderbolt_4_has_no_rdma_and_a_dock_is_looked_behind():
 
 @pytest.mark.parametrize(
     "said",
-    ["", "{", "[]", '{"SPThunderboltDataType": 3}', '{"SPThunderboltDataType": [3, {}, null]}',
-     '{"SPThunderboltDataType": [{"receptacle_1_tag": {"receptacle_id_key": 5}, "_items": 7}]}',
-     "[" * 100_000, "Es gibt keine Daten\n" * 1000, "\x00\xff\xfe"],
-)  # fmt: skip
+    [
+        "{",
+        '{"SPThunderboltDataType": [3, {}, null]}',
+        "\x00\xff\xfe",
+        *(
+            pytest.param(said, marks=pytest.mark.long)
+            for said in (
+                "",
+                "[]",
+                '{"SPThunderboltDataType": 3}',
+                '{"SPThunderboltDataType":'
+                ' [{"receptacle_1_tag": {"receptacle_id_key": 5}, "_items": 7}]}',
+                "[" * 100_000,
+                "Es gibt keine Daten\n" * 1000,
+            )
+        ),
+    ],
+)
 def test_odd_output_is_no_crash(macs: MacHosts, said: str):
     file = macs.programs("b") / "system_profiler.txt"
     good = file.read_text()

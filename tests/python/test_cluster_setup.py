@@ -70,6 +70,7 @@ def test_auto_setup_asks_before_it_changes_anything(pair: CabledHosts, tmp_path:
     assert " 192.168.0.1/30 " in pair.addresses("a")
 
 
+@pytest.mark.long
 def test_the_operators_network_is_not_used(pair: CabledHosts, tmp_path: Path):
     """The operator's address is 192.168.0.2, behind a router.
 
@@ -121,6 +122,7 @@ def test_a_network_that_cannot_be_chosen(network: str, complaint: str):
     assert done.returncode == 2 and complaint in done.stderr
 
 
+@pytest.mark.long
 def test_a_host_that_is_cut_off_undoes_its_part(pair: CabledHosts, tmp_path: Path):
     """A step of the set-up cuts off b, as an address in the operator's network would."""
     before = addresses(pair)
@@ -137,6 +139,7 @@ def test_a_host_that_is_cut_off_undoes_its_part(pair: CabledHosts, tmp_path: Pat
     assert addresses(pair) == before
 
 
+@pytest.mark.long
 def test_new_connections_must_be_possible_afterwards(pair: CabledHosts, tmp_path: Path):
     """An existing connection keeps working, but b refuses new ones."""
     before = addresses(pair)
@@ -236,6 +239,7 @@ def test_addresses_survive_a_restart_with_networkd(pair: CabledHosts, etc: dict,
     assert not file.exists() and " 192.168." not in pair.addresses("a")
 
 
+@pytest.mark.long
 @without_netplan
 def test_undo_restores_what_an_earlier_run_persisted(pair: CabledHosts, etc: dict, tmp_path: Path):
     for _ in range(2):
@@ -252,6 +256,7 @@ def test_undo_restores_what_an_earlier_run_persisted(pair: CabledHosts, etc: dic
     assert " 192.168." not in pair.addresses("a")
 
 
+@pytest.mark.long
 @without_netplan
 def test_addresses_that_the_user_has_persisted_are_not_changed(
     pair: CabledHosts, etc: dict, tmp_path: Path
@@ -266,6 +271,7 @@ def test_addresses_that_the_user_has_persisted_are_not_changed(
     assert (etc["b"] / "systemd/network/05-mccl-c0.network").exists()
 
 
+@pytest.mark.long
 @without_netplan
 def test_addresses_stay_until_a_restart_where_they_cannot_be_kept(
     pair: CabledHosts, etc: dict, tmp_path: Path

@@ -75,7 +75,7 @@ import mccl
     assert "ImportError: two installed distributions both contain" in done.stderr
 
 
-@pytest.mark.parametrize("missing", ["torch", "mlx"])
+@pytest.mark.parametrize("missing", [pytest.param("torch", marks=pytest.mark.long), "mlx"])
 def test_the_error_for_a_missing_extension_names_the_command(missing: str):
     pytest.importorskip({"torch": "torch", "mlx": "mlx.core"}[missing])
     use = {

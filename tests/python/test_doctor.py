@@ -126,6 +126,7 @@ def test_a_healthy_cluster_has_no_findings(hosts: CabledHosts, words: tuple):
     assert anything(hosts.mccl("config", *words, "--json")) == []
 
 
+@pytest.mark.long
 @needs_hosts
 def test_doctor_accepts_what_config_has_set_up(tmp_path: Path):
     """Doctor accepts the hosts and the hostfile that config made from cables without addresses."""
@@ -250,7 +251,10 @@ needs_nft = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not i
 
 @needs_hosts
 @needs_nft
-@pytest.mark.parametrize(("verdict", "why"), [("drop", "timed out"), ("reject", "refused")])
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [("drop", "timed out"), pytest.param("reject", "refused", marks=pytest.mark.long)],
+)
 def test_a_firewall_in_one_direction(hosts: CabledHosts, verdict: str, why: str):
     with firewall(hosts, "c", f'iifname "c1" tcp dport 29600-32400 {verdict}'):
         found = look(hosts)
@@ -259,6 +263,7 @@ def test_a_firewall_in_one_direction(hosts: CabledHosts, verdict: str, why: str)
     assert why in found[0] and "the other direction is open" in found[0]
 
 
+@pytest.mark.long
 @needs_hosts
 @needs_nft
 def test_a_firewall_in_both_directions(hosts: CabledHosts):
@@ -270,6 +275,7 @@ def test_a_firewall_in_both_directions(hosts: CabledHosts):
     assert len(found) == 2 and "the other direction" not in "".join(found)
 
 
+@pytest.mark.long
 @needs_hosts
 @needs_nft
 def test_a_firewall_for_some_ports(hosts: CabledHosts):
@@ -297,7 +303,10 @@ def test_a_cable_that_is_slower_than_the_others(hosts: CabledHosts):
 
 
 @needs_hosts
-@pytest.mark.parametrize(("seconds", "which"), [(3600, "ahead of"), (-3600, "behind")])
+@pytest.mark.parametrize(
+    ("seconds", "which"),
+    [(3600, "ahead of"), pytest.param(-3600, "behind", marks=pytest.mark.long)],
+)
 def test_a_clock_that_is_off(hosts: CabledHosts, tmp_path: Path, seconds: int, which: str):
     changes = f"""
 def answered(answer):

@@ -75,6 +75,7 @@ def test_names_that_a_host_reports_are_never_run_as_commands(pair: CabledHosts, 
         assert "touch" not in text
 
 
+@pytest.mark.long
 def test_an_interface_whose_name_is_a_command(pair: CabledHosts):
     """Linux allows shell commands as names of interfaces."""
     name = "x;false`"
@@ -109,6 +110,7 @@ def asked(request):
     assert len(found) == 1 and found[0].startswith("b: ") and what in found[0]
 
 
+@pytest.mark.long
 def test_invalid_ports_stop_no_probe(pair: CabledHosts, tmp_path: Path):
     """A probe reports invalid ports. An unrejected port 0 would make the other probe exit."""
     odd = """
@@ -241,6 +243,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: CabledHosts, tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_command_that_never_ends_is_not_called_undone(pair: CabledHosts, tmp_path: Path):
     """The connection is lost while the command runs, so its outcome is unknown."""
     pair.ip("a", "-4", "addr", "flush", "dev", "c0")
@@ -289,6 +292,7 @@ def test_sixty_four_hosts_are_queried_at_once(pair: CabledHosts, tmp_path: Path)
     assert findings(done) == [", ".join(names) + ": these names refer to the same machine"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
 def test_more_hosts_are_queried_than_the_shells_limit_of_files_allows(pair: CabledHosts):
     """Each host takes three open files, so mccl raises its soft limit as far as it may."""
@@ -314,6 +318,7 @@ def test_more_hosts_are_queried_than_the_shells_limit_of_files_allows(pair: Cabl
     assert len(answer["hosts"]) == 24 and all(host["reached"] for host in answer["hosts"])
 
 
+@pytest.mark.long
 def test_a_host_that_answers_slowly_is_waited_for(pair: CabledHosts, tmp_path: Path):
     """A slow host is not faulty.
 
@@ -345,6 +350,7 @@ def test_a_host_of_another_locale(pair: CabledHosts, tmp_path: Path):
         pair.serve_again("b")
 
 
+@pytest.mark.long
 def test_a_start_up_file_that_prints_without_a_line_end(pair: CabledHosts, tmp_path: Path):
     noise = pair.folder / "home/.bashrc"
     noise.write_text("printf 'Welcome to b'\n")
@@ -355,6 +361,7 @@ def test_a_start_up_file_that_prints_without_a_line_end(pair: CabledHosts, tmp_p
         noise.unlink()
 
 
+@pytest.mark.long
 def test_hosts_by_ipv6_with_a_port_and_a_user(pair: CabledHosts):
     """Neither ssh nor the hostfile mistakes the port for part of the address."""
     desk = pair.space("desk")

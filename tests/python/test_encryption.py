@@ -113,7 +113,9 @@ def test_ranks_of_one_user_on_one_host_need_no_key():
     check_done(run_pair({"MCCL_ENCRYPTION": "on"}, {"MCCL_ENCRYPTION": "on"}))
 
 
-@pytest.mark.parametrize(("first", "second"), [("on", "off"), ("off", "on")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("on", "off"), pytest.param("off", "on", marks=pytest.mark.long)]
+)
 def test_a_downgrade_is_refused_with_the_reason(first: str, second: str):
     key = {"MCCL_JOB_KEY": secrets.token_hex(32), "MCCL_CONNECT_TIMEOUT": "5"}
     ranks = run_pair({"MCCL_ENCRYPTION": first} | key, {"MCCL_ENCRYPTION": second} | key)

@@ -47,6 +47,7 @@ def load_example(name: str):
     return module
 
 
+@pytest.mark.long
 def test_digits_learn_and_every_check_passes():
     """Uses 3 ranks, whose shares differ in size; `make demo` uses 2."""
     output = run(EXAMPLES / "ddp_digits.py", "--epochs", "8", ranks=3)
@@ -64,6 +65,7 @@ def test_digits_run_without_a_launcher():
     assert output.count("ok  ") == 3
 
 
+@pytest.mark.long
 def test_digits_report_a_model_that_has_not_learned():
     output = run(EXAMPLES / "ddp_digits.py", "--baseline", "--epochs", "1", status=1)
     assert "FAIL  test accuracy" in output

@@ -185,7 +185,9 @@ def compiled(source: Path, folder: Path, *flags: str) -> Path:
     return program
 
 
-@pytest.mark.parametrize("flags", [STATIC_RUNTIME, ()], ids=["static", "shared"])
+@pytest.mark.parametrize(
+    "flags", [STATIC_RUNTIME, pytest.param((), marks=pytest.mark.long)], ids=["static", "shared"]
+)
 def test_a_library_with_its_own_runtime_serves_two_ranks(flags: tuple[str, ...], tmp_path: Path):
     """The library uses its own C++ runtime, whether the program's is static or shared."""
     library = linked_with_static_runtime(tmp_path, STATIC_RUNTIME)
@@ -214,7 +216,11 @@ def test_a_library_with_its_own_runtime_serves_two_ranks(flags: tuple[str, ...],
     assert said == [f"rank {rank} of 2: sum 3\n" for rank in range(2)]
 
 
-@pytest.mark.parametrize("flags", [("-static-libstdc++",), ()], ids=["static", "shared"])
+@pytest.mark.parametrize(
+    "flags",
+    [pytest.param(("-static-libstdc++",), marks=pytest.mark.long), ()],
+    ids=["static", "shared"],
+)
 def test_an_error_of_such_a_library_is_caught(flags: tuple[str, ...], tmp_path: Path):
     """libgcc stays shared: one unwinder must know the frames of program and library.
 

@@ -46,7 +46,7 @@ def job(tmp_path: Path) -> Iterator[list[int]]:
         "MCCL_FLIGHT_RECORDER_FILE": f"{tmp_path}/%r.json",
         "MCCL_FLIGHT_RECORDER_SIGNAL": "USR1",
     }
-    words = [program(), "bench", "all_reduce", "--sizes", "8", "--seconds", "300", "--no-bounds"]
+    words = [program(), "bench", "all_reduce", "--sizes", "1M", "--seconds", "300", "--no-bounds"]
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as bench:
         try:
             yield wait_until(lambda: ranks_of(bench.pid))
@@ -59,7 +59,7 @@ def test_dump_prints_the_calls_of_a_running_process(job, tmp_path):
     assert sorted(record["rank"] for record in records) == [0, 1]
     assert len({record["job"] for record in records}) == 1
     last = records[0]["calls"][-1]
-    assert (last["call"], last["bytes"], last["state"]) == ("all_reduce", 8, "done")
+    assert (last["call"], last["bytes"], last["state"]) == ("all_reduce", 1 << 20, "done")
     file = tmp_path / "record.json"
     run("dump", job[0], "-o", file)
     assert json.loads(file.read_text())["pid"] == job[0]
@@ -197,6 +197,7 @@ def test_records_are_compared_and_drawn(job, tmp_path):
     assert all(bar["dur"] >= 0 and bar["ts"] >= 0 for bar in bars)
 
 
+@pytest.mark.long
 def test_torchs_analyser_reads_the_records(job, tmp_path):
     pytest.importorskip("torch.distributed.flight_recorder.fr_trace")
     folder = tmp_path / "dumps"

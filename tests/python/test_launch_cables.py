@@ -96,6 +96,7 @@ def test_no_host_reaches_another_but_along_its_cables(hosts):
     assert not reaches("b", hosts.address("a"))
 
 
+@pytest.mark.long
 def test_plain_mlx_on_its_own_ring(hosts, plain: Path):
     assert sorted(launch(hosts, "--backend", "ring", plain).stdout.splitlines()) == SUMS
 
@@ -125,6 +126,7 @@ def test_a_job_that_fails_names_hosts_that_mlx_on_mccl_has_not_reached(hosts, tm
     assert "--mlx had taken effect" not in launch(hosts, "--mlx", script, status=3).stderr
 
 
+@pytest.mark.long
 def test_numpy_between_all_pairs(hosts):
     done = launch(hosts, PROGRAMS / "numpy_pairs.py")
     said = [f"rank {rank}: all pairs, all groups" for rank in range(4)]
@@ -259,6 +261,7 @@ def test_a_forwarder_is_for_its_own_user_and_ends_with_its_input(hosts, tmp_path
     store.close()
 
 
+@pytest.mark.long
 def test_mlx_launch(hosts, tmp_path: Path):
     need("mlx")
     ssh = tmp_path / "ssh"  # mlx.launch has no flag for ssh options
@@ -286,7 +289,11 @@ def test_mlx_launch(hosts, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("how", "links"),
-    [("once", 1), ("--connections-per-ip", 2), ("listed twice", 2)],
+    [
+        pytest.param("once", 1, marks=pytest.mark.long),
+        ("--connections-per-ip", 2),
+        pytest.param("listed twice", 2, marks=pytest.mark.long),
+    ],
 )
 def test_links_along_a_cable(hosts, tmp_path: Path, how: str, links: int):
     """Each neighbour gets as many links as requested, and each link carries data."""

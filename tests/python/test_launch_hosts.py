@@ -144,10 +144,10 @@ def _command_lines() -> list[str]:
 @pytest.mark.parametrize(
     ("how", "status", "said"),
     [
-        ("exit 7", 7, "exited with status 7"),
+        pytest.param("exit 7", 7, "exited with status 7", marks=pytest.mark.long),
         ("exit 255", 255, "exited with status 255"),
         ("kill -9 $$", 137, "was killed by signal 9"),
-        ("kill -TERM $$", 143, "was killed by signal 15"),
+        pytest.param("kill -TERM $$", 143, "was killed by signal 15", marks=pytest.mark.long),
     ],
 )
 def test_the_first_failure_ends_the_job_on_every_host(hosts, mark, how, status, said):
@@ -167,7 +167,9 @@ def test_ranks_that_ignore_sigterm_and_strays_are_killed(hosts, mark: str):
     wait_until(lambda: not marked(mark), marked(mark))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_no_process_outlives_the_launcher(hosts, mark: str, number: signal.Signals):
     job = begin(hosts, *ALL, *SH, "echo ready; sleep 1000 & wait", mark)
     for _ in range(4):
@@ -189,6 +191,7 @@ def cable_pulled(hosts, name: str):
         hosts.plug_in(name)
 
 
+@pytest.mark.long
 def test_a_cut_shorter_than_the_liveness_interval_is_borne(hosts, tmp_path: Path):
     """TCP retransmits at growing intervals, so data may flow only after twice the cut's length."""
     back = tmp_path / "back"
@@ -248,7 +251,9 @@ def test_a_job_of_mccl_without_its_network_names_it(hosts):
     assert_it_names_the_network(stderr, "b", "MCCL_LIVENESS_INTERVAL")
 
 
-@pytest.mark.parametrize("heeding", ["exit 0", "trap - TERM; kill -TERM $$"])
+@pytest.mark.parametrize(
+    "heeding", ["exit 0", pytest.param("trap - TERM; kill -TERM $$", marks=pytest.mark.long)]
+)
 def test_a_launcher_that_was_stopped_reports_so_and_names_no_signal(hosts, heeding: str):
     """The other hosts end the ranks. The job fails even if a rank then exits with status 0."""
     job = begin(

@@ -95,7 +95,24 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+#: The commands that make test starts. Each of the others differs little from one of these.
+FEW_COMMANDS = {
+    "the script",
+    "a path of Python with a flag",
+    "a module",
+    "a shell's line",
+    "a program of Python's",
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=() if name in FEW_COMMANDS else pytest.mark.long)
+        for name, command in COMMANDS.items()
+    ],
+    ids=COMMANDS,
+)
 def test_any_program_runs_on_mccl(on_mccl: Path, command: str):
     folder = on_mccl.parent
     for name, text in {
@@ -121,6 +138,7 @@ def test_a_verbose_job_tells_of_mccl(on_mccl: Path):
     assert told not in run(*words, on_mccl).stderr
 
 
+@pytest.mark.long
 def test_a_line_of_python_runs_on_mccl(on_mccl: Path):
     text = on_mccl.read_text()
     assert lines_of("-n", 2, "--mlx", "--", "python", "-c", text) == BOTH

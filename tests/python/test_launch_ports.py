@@ -56,6 +56,7 @@ def test_another_store_port_is_taken_where_the_usual_one_is_not_free(pair: SshHo
         assert "2 ranks" in job(pair).stdout
 
 
+@pytest.mark.long
 def test_a_job_starts_while_doctor_runs(pair: SshHosts):
     """Doctor's probes and the job use different ports, so neither blocks the other."""
     looking = subprocess.Popen(

@@ -60,7 +60,16 @@ def with_sshd(hosts, name: str, *options: str) -> None:
     hosts.serve_again(name)
 
 
-@pytest.mark.parametrize("noise", ["printf 'welcome, '", "echo welcome", "printf 'a\\nb'"])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "printf 'welcome, '",
+        *(
+            pytest.param(noise, marks=pytest.mark.long)
+            for noise in ("echo welcome", "printf 'a\\nb'")
+        ),
+    ],
+)
 def test_a_start_up_file_may_print_and_ranks_do_not(hosts, bashrc, noise: str):
     bashrc(f"{noise}\n")
     done = launch(hosts, "--hosts", "a,b", "-n", 10, *SH, "echo rank $RANK; printf end")
@@ -215,7 +224,9 @@ def test_ranks_over_there_share_the_cores(hosts):
     assert "not bound to cores (OMP_PROC_BIND is set)" in free.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGUSR1, pytest.param(signal.SIGUSR2, marks=pytest.mark.long), signal.SIGQUIT]
+)
 def test_signals_for_the_ranks_reach_them(hosts, number: signal.Signals):
     name = number.name.removeprefix("SIG")
     script = (
@@ -230,6 +241,7 @@ def test_signals_for_the_ranks_reach_them(hosts, number: signal.Signals):
     assert sorted(stdout.splitlines()) == [f"[{rank}] got {name}" for rank in range(3)]
 
 
+@pytest.mark.long
 def test_ctrl_c_while_hosts_are_reached_leaves_nothing(hosts):
     """After this test, the fixture nothing_remains looks for leftover folders."""
     for i in range(24):

@@ -23,6 +23,7 @@ def test_under_mpich():
     assert "3 ranks of a job" in run(find("mpirun.mpich"), "-n", 3, program(), *BENCH)
 
 
+@pytest.mark.long
 def test_under_torchrun():
     pytest.importorskip("torch")
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone")

@@ -64,7 +64,9 @@ def test_four_frameworks_in_one_group(cpp_rank: Path):
     ]
 
 
-@pytest.mark.parametrize("order", ["mlx,torch", "numpy,cpp,torch,mlx"])
+@pytest.mark.parametrize(
+    "order", ["mlx,torch", pytest.param("numpy,cpp,torch,mlx", marks=pytest.mark.long)]
+)
 def test_any_framework_may_be_rank_0(order: str, cpp_rank: Path):
     size = order.count(",") + 1
     done = launch(size, MIXED / "meet.py", "--frameworks", order, "--cpp", cpp_rank)
@@ -131,7 +133,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("who", ["mixed", "torch"])
+@pytest.mark.parametrize("who", ["mixed", pytest.param("torch", marks=pytest.mark.long)])
 def test_torch_has_further_groups_where_all_ranks_are_its_own(tmp_path: Path, who: str):
     script = tmp_path / "further.py"
     script.write_text(FURTHER_GROUPS)

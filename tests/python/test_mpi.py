@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from launching import BUILD, ROOT, environment, program
-from mpi_jobs import LIBRARY, each_mpi, mpirun, python, run  # noqa: F401
+from mpi_jobs import LIBRARY, MPICH_IS_LONG, each_mpi, mpirun, python, run  # noqa: F401
 from slurm_node import Slurm, find, made_for_a_module
 
 
@@ -112,6 +112,7 @@ print("fine\\n", end="", flush=True)
 """
 
 
+@MPICH_IS_LONG
 def test_mlx(mpi: str):
     pytest.importorskip("mlx.core")
     assert python(mpi, 4, MLX).count("fine") == 4
@@ -130,12 +131,14 @@ print("mapped\\n" if "libmpi" in maps else "absent\\n", end="", flush=True)
 """
 
 
+@MPICH_IS_LONG
 def test_mlx_that_names_mpi_calls_it(mpi: str):
     pytest.importorskip("mlx.core")
     code = MLX_BY_NAME.format(group='group = mccl.mlx.init(backend="mpi")')
     assert python(mpi, 2, code, MCCL_BACKEND="auto").count("mapped") == 2
 
 
+@MPICH_IS_LONG
 def test_an_unchanged_mlx_program_that_names_mpi_calls_it(mpi: str, tmp_path: Path):
     pytest.importorskip("mlx.core")
     script = tmp_path / "program.py"
@@ -154,6 +157,7 @@ for name in ("mccl", "mpi"):
 """
 
 
+@MPICH_IS_LONG
 def test_naming_mpi_after_another_backend_warns(mpi: str):
     pytest.importorskip("mlx.core")
     said = python(mpi, 2, MLX_TOO_LATE, MCCL_BACKEND="auto", MCCL_PORT_BASE="0")
@@ -191,6 +195,7 @@ def test_arguments_of_mccl_launch_reach_mpirun(mpi: str, tmp_path: Path):
         assert f"good day {rank} of 2 in {tmp_path.resolve()}" in done.stdout
 
 
+@MPICH_IS_LONG
 def test_the_mccl_program(mpi: str):
     bench = ("bench", "all", "--no-bounds", "--sizes", "8,64K,2M", "--seconds", "0.01")
     done = mpirun(mpi, 2, program(), *bench)
@@ -217,7 +222,7 @@ print("fine\\n", end="", flush=True)
 """
 
 
-@pytest.mark.parametrize("order", ["first", "last"])
+@pytest.mark.parametrize("order", ["first", pytest.param("last", marks=pytest.mark.long)])
 def test_beside_mpi4py(mpi: str, order: str, tmp_path: Path):
     pytest.importorskip("mpi4py")
     variables = {"MPI4PY_MPIABI": mpi}
@@ -259,21 +264,25 @@ except dist.InvalidArgument as error:
 """
 
 
+@MPICH_IS_LONG
 def test_no_such_library(mpi: str):
     said = python(mpi, 1, REFUSED, MPI_LIBNAME="libnothing.so")
     assert "refused: cannot load the MPI library that MPI_LIBNAME names" in said
 
 
+@MPICH_IS_LONG
 def test_mlx_s_name_for_the_library_does_too(mpi: str):
     said = python(mpi, 1, REFUSED, MLX_MPI_LIBNAME="libnothing.so")
     assert "refused: cannot load the MPI library that MLX_MPI_LIBNAME names" in said
 
 
+@MPICH_IS_LONG
 def test_a_library_that_is_no_mpi(mpi: str):
     said = python(mpi, 1, REFUSED, MPI_LIBNAME="libz.so.1")
     assert "lacks MPI_Get_library_version, which MCCL needs" in said
 
 
+@MPICH_IS_LONG
 def test_the_library_of_another_launcher_is_an_error_that_names_both(mpi: str):
     other = {"openmpi": "libmpich.so.12", "mpich": "libmpi.so.40"}[mpi]
     said = python(mpi, 2, REFUSED, MPI_LIBNAME=other)
@@ -304,7 +313,13 @@ def test_a_job_that_mpi_has_not_started():
     assert "this job has 2 ranks, but the MPI job has 1" in done.stdout
 
 
-@pytest.mark.parametrize("level", ["single", "funneled", "serialized"])
+@pytest.mark.parametrize(
+    "level",
+    [
+        *(pytest.param(level, marks=pytest.mark.long) for level in ("single", "funneled")),
+        "serialized",
+    ],
+)
 def test_a_thread_level_that_is_too_low(level: str):
     pytest.importorskip("mpi4py")
     find("mpirun.openmpi")
@@ -319,6 +334,7 @@ def test_mpi_that_is_finalised_already():
     assert "refused: MPI has been finalised in this process" in python("openmpi", 1, code)
 
 
+@MPICH_IS_LONG
 def test_children_by_fork_are_refused(mpi: str):
     code = """
 import os

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mpi_jobs import each_mpi, mpirun, python  # noqa: F401
+from mpi_jobs import MPICH_IS_LONG, each_mpi, mpirun, python  # noqa: F401
 
 LEAVES = """
 import numpy as np
@@ -22,6 +22,7 @@ except dist.PeerError as error:
 
 
 @pytest.mark.parametrize("count", [4, 3_000_000])
+@MPICH_IS_LONG
 def test_a_rank_that_leaves_is_an_error_that_names_it(mpi: str, count: int):
     code = LEAVES.replace("{count}", str(count))
     done = mpirun(mpi, 2, sys.executable, "-c", code)
@@ -51,6 +52,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("unlike", UNLIKE)
+@MPICH_IS_LONG
 def test_calls_that_differ_are_an_error_on_every_rank(mpi: str, unlike: str):
     rank_1, others = UNLIKE[unlike]
     said = python(mpi, 3, DIFFERS.format(rank_1=rank_1, others=others))
@@ -113,6 +115,7 @@ if world.rank == 0:
 """
 
 
+@MPICH_IS_LONG
 def test_a_rank_that_is_late_is_named(mpi: str, tmp_path: Path):
     os.mkfifo(tmp_path / "late")
     said = python(mpi, 2, LATE, tmp_path / "late")

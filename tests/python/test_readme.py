@@ -181,6 +181,10 @@ def test_blocks_of_c_and_cpp_compile(language: str, tmp_path: Path):
     subprocess.run(command, check=True)
 
 
+#: Pages whose code blocks run in make test-long only. Other tests train models with compression.
+LONG_PAGES = {"docs/compression.md"}
+
+
 def runnable(page: Path) -> list[Block]:
     return [block for block in blocks_of(page) if block.runs and block.language in ("python", "sh")]
 
@@ -202,7 +206,15 @@ def run(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, " ".join(command) + "\n" + done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.long if name_of(page) in LONG_PAGES else ())
+        for page in PAGES
+        if runnable(page)
+    ],
+    ids=name_of,
+)
 def test_code_blocks_run(page: Path, tmp_path: Path):
     for module in ("torch", "mlx"):
         needed = any(

@@ -56,12 +56,14 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_torch_by_one_task_for_each_rank(slurm: Slurm, tmp_path: Path):
     pytest.importorskip("torch")
     lines = batch(slurm, tmp_path, 3, "torch.sbatch", write(tmp_path, TORCH))
     assert ranks_of(lines) == [f"rank {rank} of 3: 6.0" for rank in range(3)], lines
 
 
+@pytest.mark.long
 def test_torch_by_torchrun_on_each_node(slurm: Slurm, tmp_path: Path):
     pytest.importorskip("torch")
     lines = batch(slurm, tmp_path, 1, "torchrun.sbatch", 2, write(tmp_path, TORCH))

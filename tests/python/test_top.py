@@ -120,7 +120,7 @@ def rank_of(pid: int) -> int | None:
 @contextmanager
 def running_job() -> Iterator[int]:
     """A job of two ranks, which calls all_reduce for minutes; returns a rank's process."""
-    words = [program(), "bench", "all_reduce", "--sizes", "8", "--seconds", "300", "--no-bounds"]
+    words = [program(), "bench", "all_reduce", "--sizes", "1M", "--seconds", "300", "--no-bounds"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as bench:
         try:
             yield wait_until(lambda: rank_of(bench.pid))

@@ -123,10 +123,11 @@ class MpiLibrary {
   /// Creates the MPI_Ops that operation() returns, which are never freed. Must be called after MPI
   /// is initialised.
   void create_operations();
-  /// Returns the MPI_Op of a type and a reduction, which supports() must allow. For avg and
-  /// premul_sum, returns the MPI_Op of sum. It is MPI's predefined operation if that gives the same
-  /// result as MCCL's kernel. Otherwise the kernel is registered with MPI: for 16-bit floats, for
-  /// bool, and for min and max of floats, which keep NaN.
+  /// Returns the MPI_Op of a type and a reduction, which supports() must allow. The MPI_Op of avg
+  /// and premul_sum is that of sum. MPI's predefined operations are used where they give the same
+  /// result as MCCL's kernels. Elsewhere, the kernel is registered with MPI: for all reductions of
+  /// 16-bit floats and of bool, and for min and max of all floats, because MCCL's min and max
+  /// propagate NaN.
   Op operation(DType dtype, ReduceKind kind) const {
     return operations_[static_cast<int>(dtype)][static_cast<int>(kind)];
   }

@@ -33,7 +33,7 @@ class Kernels {
 };
 
 struct KernelOptions {
-  std::string path;    ///< A .metallib or a source file. If empty, `source` is used.
+  std::string path;    ///< Path of a .metallib or a source file. If empty, `source` is used.
   std::string source;  ///< Source text in Metal's language.
   bool fast_math = true;
 };

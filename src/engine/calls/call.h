@@ -33,8 +33,8 @@ struct Call {
   std::uint64_t counts_hash = 0;
   /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
-  /// CallSite::number of the place in the program that makes the call; 0 if unknown. Not compared
-  /// with other ranks' calls, and not sent to them.
+  /// CallSite::number of the place in the program that makes the call; 0 if unknown. The number is
+  /// not sent to other ranks, and not compared with theirs.
   std::uint16_t site = 0;
 
   /// True if `other`, another rank's call with the same sequence number, agrees with this call in
@@ -64,8 +64,8 @@ std::string describe(const Call& call);
 /// Describes a `call` that differs from `expected`. Returns describe(call). If describe() returns
 /// the same text for both calls, adds that the counts per rank differ.
 std::string describe_unlike(const Call& call, const Call& expected);
-/// Ends a sentence that says which call a peer makes: " instead", or, if the place that makes this
-/// rank's call is known, " instead of the call at train.py:42".
+/// Returns the end of a sentence that says which call a peer makes: " instead" or, if the place in
+/// the program that makes this rank's `call` is known, " instead of the call at train.py:42".
 std::string instead_of(const Call& call);
 
 /// The encoding of a call, little-endian and without padding. Omits the peer and the tag, which

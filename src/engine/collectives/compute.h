@@ -21,7 +21,8 @@ void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std:
 void copy_input_to_output(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 void copy_anywhere(Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
-/// dst = first op second, each of `bytes` bytes. dst may be one of the two operands.
+/// Reduces `first` and `second`, each of `bytes` bytes, and stores the result in `dst`, which may
+/// be one of the two operands.
 void reduce_pair(Task& task, const void* first, const void* second, void* dst, std::size_t bytes);
 
 /// Reduces the operands, each of `count` elements, in their order and stores the result in `dst`,

@@ -76,8 +76,8 @@ bool Executor::run_window_step(const Step& step) {
 
 /// Opens the call's part of the window. Returns false if this rank must wait for a neighbour.
 /// Throws MismatchError if a neighbour made a different call earlier. A rank compares its call only
-/// with the calls of neighbours that it waits for. A rank that only published in the earlier call,
-/// like the root of a broadcast, detects the difference here.
+/// with the calls of neighbours that it waits for. So a rank that only published in the earlier
+/// call, like the root of a broadcast, detects the difference only here.
 bool Executor::open_window() {
   Window& window = *group_window_.window();
   if (window.is_open()) return true;

@@ -34,8 +34,8 @@ class WriteChoice {
   /// reading the clock, and always go through the cache.
   static constexpr std::size_t kLeastBytes = 4096;
   /// Number of writes in a trial, half of them through the cache and half past it. It is at least
-  /// the number of writes that one call may make, so that a trial covers all parts of the window:
-  /// each part may have been read last by another neighbour.
+  /// the number of writes that one call may make, so that a trial covers all parts of the window,
+  /// which different neighbours may have read last.
   static constexpr int kTrialWrites = 32;
   static_assert(std::has_single_bit(unsigned{kTrialWrites}), "the halves of a trial must be equal");
   /// Number of slowest writes that are ignored in each half of a trial, because something else may

@@ -110,8 +110,8 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
 
 DepartingLinks GroupState::end(std::string_view reason, std::string_view announced) noexcept {
   if (failure_heard_) {
-    // Members that do not know of the failure yet must not mistake the end of this rank's group for
-    // the cause of the failure.
+    // This rank announces the failure, not the end of its group: members that do not know of the
+    // failure yet must not mistake the end for its cause.
     failure_announced_ = false;
     announce_failure();
   } else {

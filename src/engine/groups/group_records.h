@@ -38,7 +38,7 @@ class GroupNames {
   std::optional<std::uint32_t> give(const std::string& name, std::uint64_t identity);
   /// Undoes the last give() of the name. Called if the group could not be made.
   void take_back(const std::string& name) noexcept;
-  /// Makes the name available again. Called when the group of that name is destroyed.
+  /// Allows a new group to take the name. Called when the group of that name is destroyed.
   void give_up(const std::string& name);
 
   std::size_t size() const { return times_.size(); }

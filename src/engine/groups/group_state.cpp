@@ -57,8 +57,9 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
                  [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
       statuses_(membership_.members.size()) {}
 
-/// The record lists these collectives as calls of a group of their own, because they are numbered
-/// separately: the numbers of collectives through the host are compared between ranks.
+/// The flight record lists these collectives under a separate group, because they are numbered
+/// separately. The numbers of all other collectives are compared between ranks, so these
+/// collectives must not take any.
 void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
                                  const CallSite* site) noexcept {
   FlightRecorder& recorder = around_.completions.recorder();
@@ -80,7 +81,7 @@ void GroupState::record_enqueued(const Request& request, std::string_view algori
     entry.submitted = nanoseconds_of(Clock::now());
     recorder.write(entry);
   } catch (const std::bad_alloc&) {
-    // The call is not recorded.
+    // Memory has run out, so the call is not recorded.
   }
 }
 

@@ -96,8 +96,8 @@ class GroupState {
   /// Number of nodes of the members. A rank that shares memory with no other rank counts as one
   /// node.
   int node_count() const { return nodes_; }
-  /// The costs known when the group was made, with a window of the usual size. Constant, and equal
-  /// on all members.
+  /// The costs of links and memory that were known when the group was made, for a window of the
+  /// usual size. Constant, and equal on all members.
   const schedule::Facts& assumed() const { return assumed_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Valid once failed() returns true; constant from then on.
@@ -319,9 +319,10 @@ class GroupState {
   /// True once record_algorithm() has been called for the last plan.
   bool algorithm_recorded_ = false;
   const std::uint32_t flight_group_;  ///< Index of the group in the flight recorder.
-  /// The same for the calls that a GPU carries out without the host; set by the first one.
+  /// Index of the group under which the flight recorder lists the calls that a GPU carries out
+  /// without the host. Set at the first such call.
   std::optional<std::uint32_t> device_flight_group_;
-  std::uint64_t device_calls_ = 0;  ///< Number of these calls.
+  std::uint64_t device_calls_ = 0;  ///< Number of calls that a GPU runs without the host.
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
@@ -342,7 +343,7 @@ class GroupState {
   Clock::time_point lost_at_;  ///< Time at which this rank learned of the death of `dead_`.
   /// True if no announcements and no data of the dead member can arrive any more.
   bool fell_silent_ = false;
-  /// The announcement of a member that it has destroyed the group.
+  /// A member's announcement that it has destroyed the group.
   struct Ending {
     std::uint64_t last;  ///< Number of the last collective that the member started.
     std::string reason;

@@ -279,7 +279,8 @@ void GroupState::note_missing(Operation& call) noexcept {
     const std::vector<GroupRank> members = missing();
     call.flight.waits_for = members.empty() ? -1 : members.front().number();
   } catch (const std::bad_alloc&) {
-    // There is no memory for the list of members, so the call's record names no member.
+    // There is no memory for the list of members, so the record keeps the member that it named
+    // before, if any.
   }
 }
 

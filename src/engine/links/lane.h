@@ -1,4 +1,5 @@
-// A lane is one link, with the message that is being sent and the message that is arriving.
+// A lane is one link, together with the states of the message that is being sent on it and of the
+// message that is arriving.
 #pragma once
 
 #include <cstddef>

@@ -184,8 +184,9 @@ class Messages {
     std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
     /// Sends with a piece that has not been started. The first send starts the next piece.
     std::list<Operation*> granted;
-    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Ungranted sends by number.
-    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives by number.
+    // Both maps are keyed by message number.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends without a grant.
+    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
     std::uint64_t next_number = 1;     ///< Number of the next message to the peer.
@@ -193,7 +194,7 @@ class Messages {
     std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
     std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from the peer.
     std::size_t credit_owed = 0;       ///< Part of credit_lent that will be returned to the peer.
-    std::uint64_t taken = 0;           ///< Requests and eager messages that were read in full.
+    std::uint64_t taken = 0;           ///< Number of requests and whole eager messages read.
     std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this number.
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are read before receives are posted.

@@ -13,7 +13,8 @@ namespace mccl::engine {
 namespace {
 
 constexpr std::size_t kReasonLimit = 2048;
-/// Bytes that a connection reserves for unsent messages; more than the longest message.
+/// Number of bytes that a connection reserves for unsent messages. It is larger than the longest
+/// message.
 constexpr std::size_t kUsualUnsentBytes = std::size_t{16} << 10;
 
 /// Header of an encoded message. `blob_bytes` bytes follow, and then `reason_bytes` bytes of text.

@@ -69,8 +69,8 @@ struct ControlMessage {
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
 };
 
-/// Returns the bytes of a message, whose header contains its length. Reasons longer than 2 KiB are
-/// truncated. Throws InvalidArgument if the blob is too long.
+/// Returns the encoded message; its header contains the number of its bytes. Reasons longer than 2
+/// KiB are truncated. Throws InvalidArgument if the blob is too long.
 std::vector<std::byte> encode(const ControlMessage& message);
 
 /// Returns the first message in `bytes` and its length in bytes; nullopt if the message is

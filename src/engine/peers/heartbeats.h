@@ -97,8 +97,7 @@ class Liveness {
 /// lock.
 class Heartbeats : private Liveness {
  public:
-  /// `silence`: how long a peer may be silent before it is given up. `peers` must outlive this
-  /// object.
+  /// `silence`: the silence after which a peer is given up. `peers` must outlive this object.
   Heartbeats(Peers& peers, std::shared_ptr<const node::SharedMemory> memory,
              Clock::duration silence);
 
@@ -109,7 +108,7 @@ class Heartbeats : private Liveness {
   using Liveness::hears;
   using Liveness::next_beat;
 
-  /// How long a peer may be silent until it is given up.
+  /// The silence after which a peer is given up.
   Clock::duration silence() const { return silence_; }
   /// Sends a heartbeat to each peer. Gives up the peers that have been silent for too long, sends
   /// them a goodbye in case they can still receive it, and returns them, each once. Before this

@@ -144,8 +144,8 @@ class RemoteStore final : public RemoteAnswers {
         (void)stream.flush();
       }
     } catch (const std::bad_alloc&) {
-      // Without memory for `leave`, the server counts this process as dead when its connections
-      // end.
+      // There is no memory for the `leave` message, so it is not sent. The server therefore counts
+      // this process as dead when its connections end.
     }
   }
 

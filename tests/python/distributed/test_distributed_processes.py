@@ -182,7 +182,15 @@ def test_control_c_while_meeting():
 
 @pytest.mark.parametrize(
     "leave",
-    ["", "dist.shutdown()", "dist.shutdown(); dist.shutdown()", "raise SystemExit(0)", "del world"],
+    [
+        "",
+        *(
+            pytest.param(leave, marks=pytest.mark.long)
+            for leave in ("dist.shutdown()", "raise SystemExit(0)")
+        ),
+        "dist.shutdown(); dist.shutdown()",
+        "del world",
+    ],
 )
 def test_leaving(leave):
     code = f"""
@@ -320,7 +328,11 @@ def test_the_default_port_may_be_given_to_a_world_that_has_it():
 
 
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(
+    "closed",
+    [*(pytest.param(closed, marks=pytest.mark.long) for closed in ((0,), (1,), (2,))), (0, 1, 2)],
+    ids=str,
+)
 def test_closed_standard_streams_stay_closed(tmp_path, closed: tuple[int, ...], transport: str):
     """Sockets must not reuse the numbers of closed standard streams: logs would go into them."""
     code = """

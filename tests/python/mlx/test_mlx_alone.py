@@ -80,7 +80,7 @@ except RuntimeError as error:
         ),
     ],
 )
-@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_group_that_is_asked_for_and_cannot_be_made_raises(
     strict: bool, backend: str, environment: dict, expected: str
 ):
@@ -97,7 +97,7 @@ for _ in range(2):
     assert "alone" not in errors
 
 
-@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_missing_ranks_are_an_error_in_bounded_time(tmp_path: Path, strict: bool):
     for environment in ring_environments(tmp_path, 2):
         environment["MCCL_CONNECT_TIMEOUT"] = "1"

@@ -61,6 +61,7 @@ def test_tensor_parallel_inference(tmp_path: Path):
     assert not second.strip()
 
 
+@pytest.mark.long
 def test_the_example_learns_and_every_check_passes():
     pytest.importorskip("sklearn")
     outputs = run_ranks(2, ROOT / "examples/mlx_digits.py", "--epochs", "12")

@@ -230,7 +230,7 @@ def time_of_failure(dying: int, receives: bool, when: str) -> float:
     return time.time()
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize("transport", ["auto", pytest.param("tcp", marks=pytest.mark.long)])
 @pytest.mark.parametrize("receives", [False, True])
 def test_a_death_is_reported_at_once(tmp_path: Path, transport: str, receives: bool):
     """The error takes about 0.03 s on this machine when idle."""

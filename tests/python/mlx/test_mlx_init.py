@@ -16,7 +16,7 @@ from mlx_processes import PRELUDE, SUM, finish, ring_environments, run_ranks, st
 from mlx_ranks import clean_environment, job_environment
 
 
-@pytest.mark.parametrize("backend", ["ring", "any"])
+@pytest.mark.parametrize("backend", ["ring", pytest.param("any", marks=pytest.mark.long)])
 def test_a_ring_of_a_hostfile(tmp_path: Path, backend: str):
     code = f"group = mccl.mlx.init(backend='{backend}', strict=True)\n{SUM}"
     for output, _ in run_ranks(code, ring_environments(tmp_path, 3)):
@@ -33,7 +33,7 @@ def test_several_addresses_per_rank(tmp_path: Path):
         assert "127.0.0.3" in errors
 
 
-@pytest.mark.parametrize("backend", ["mccl", "any"])
+@pytest.mark.parametrize("backend", [pytest.param("mccl", marks=pytest.mark.long), "any"])
 def test_a_job_of_mccl_variables(backend: str):
     code = f"group = mccl.mlx.init(backend='{backend}', strict=True)\n{SUM}"
     port = free_port()
@@ -42,7 +42,7 @@ def test_a_job_of_mccl_variables(backend: str):
         assert output.split() == ["3", "2"]
 
 
-@pytest.mark.parametrize("backend", ["mccl", "any"])
+@pytest.mark.parametrize("backend", ["mccl", pytest.param("any", marks=pytest.mark.long)])
 def test_a_job_of_torchrun(backend: str):
     code = f"group = mccl.mlx.init(backend='{backend}', strict=True)\n{SUM}"
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
@@ -116,7 +116,9 @@ group = mx.distributed.init()
 """
 
 
-@pytest.mark.parametrize("case", ["1", "2", "3"])
+@pytest.mark.parametrize(
+    "case", ["1", *(pytest.param(case, marks=pytest.mark.long) for case in "23")]
+)
 def test_the_cases_of_mlx_s_page_under_mpirun(tmp_path: Path, case: str):
     if shutil.which("mpirun.openmpi") is None:
         pytest.skip("mpirun.openmpi is not installed")
@@ -209,7 +211,7 @@ def nccl_environments(folder: Path) -> list[dict[str, str]]:
     return [shared | {"MLX_RANK": str(rank)} for rank in range(2)]
 
 
-@pytest.mark.parametrize("any_backend", [False, True])
+@pytest.mark.parametrize("any_backend", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("backend", ["jaccl", "nccl"])
 def test_ranks_meet_where_jaccl_or_nccl_would(tmp_path: Path, backend: str, any_backend: bool):
     environments = {"jaccl": jaccl_environments, "nccl": nccl_environments}[backend](tmp_path)

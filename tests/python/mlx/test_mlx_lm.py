@@ -13,6 +13,14 @@ import mccl.mlx
 
 pytest.importorskip("mlx_lm")
 
+pytestmark = pytest.mark.parametrize(
+    "ranks",
+    [2, *(pytest.param(size, marks=pytest.mark.long) for size in (4, 8))],
+    indirect=True,
+    scope="module",
+    ids="{} ranks".format,
+)
+
 #: Modules that mlx_lm imports. mlx_lm itself makes a stream of MLX, and so a thread, which a fork
 #: would lose.
 IMPORTED = ("transformers", "transformers.models.auto.tokenization_auto")

@@ -10,6 +10,13 @@ import torch
 import torch.distributed as dist
 from fake_device import load, watched
 
+pytestmark = pytest.mark.parametrize(
+    "pool",
+    ["shared", pytest.param("private", marks=pytest.mark.long)],
+    indirect=True,
+    scope="module",
+)
+
 TYPES = [
     torch.bool,
     torch.uint8,

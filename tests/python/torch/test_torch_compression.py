@@ -9,7 +9,15 @@ import torch
 import torch.distributed as dist
 from rank_pool import TIMEOUT
 
-CODECS = ["fp16", "bf16", "int8", "fp8", "fp8_e5m2", "int4", "topk"]
+CODECS = [
+    "fp16",
+    pytest.param("bf16", marks=pytest.mark.long),
+    "int8",
+    "fp8",
+    pytest.param("fp8_e5m2", marks=pytest.mark.long),
+    pytest.param("int4", marks=pytest.mark.long),
+    "topk",
+]
 
 
 def exact_in_float32(count: int, rank: int) -> torch.Tensor:

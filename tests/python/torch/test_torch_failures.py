@@ -396,6 +396,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_fault_20_a_connect_timeout_leaves_the_process_whole(tmp_path: Path):
     command = [sys.executable, "-c", ALONE, str(tmp_path / "store")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -82,19 +82,23 @@ print(PartialState._shared_state["distributed_type"].value)
 """
 
 
-@pytest.mark.parametrize("first", ["", "import torch, mccl\n"])
+@pytest.mark.parametrize(
+    "first", [pytest.param("", marks=pytest.mark.long), "import torch, mccl\n"]
+)
 def test_accelerate_keeps_the_backend_on_the_cpu(stand_ins: Path, first: str):
     done = run(stand_ins, first + ACCELERATE, ACCELERATE_USE_FSDP="true")
     assert done.stdout.splitlines() == ["mccl mccl_engine gloo gloo", "FSDP", "MULTI_CPU", "FSDP"]
     assert done.stderr == ""
 
 
+@pytest.mark.long
 def test_accelerate_imported_before_mccl(stand_ins: Path):
     code = "import accelerate.state, mccl\n" + ACCELERATE
     done = run(stand_ins, code, TORCH_DEVICE_BACKEND_AUTOLOAD="0", ACCELERATE_USE_FSDP="false")
     assert done.stdout.splitlines()[:2] == ["mccl mccl_engine gloo gloo", "MULTI_CPU"]
 
 
+@pytest.mark.long
 def test_ignite_lists_the_backend(stand_ins: Path):
     code = """
 import torch, mccl

@@ -189,6 +189,7 @@ def check_extra_start(rank: int, size: int, port: int) -> None:
         pass
 
 
+@pytest.mark.long
 def test_an_extra_start_of_one_rank_leaves_the_store_usable(pool):
     port = free_port()
     pool.run_each(check_extra_start, [(r, pool.size, port) for r in range(pool.size)])
@@ -372,6 +373,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_fault_31_leaving_without_destroy_ends_the_process(tmp_path: Path):
     commands = [[sys.executable, "-c", LEAVE, str(r), str(tmp_path / "store")] for r in range(2)]
     ranks = [

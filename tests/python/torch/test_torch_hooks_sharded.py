@@ -63,8 +63,8 @@ def check_sharded(rank: int, size: int, codec: str, options: dict, worse: float)
     [
         ("bf16", {}, 0.05),
         ("int8", {}, 0.05),
-        ("int4", {}, 0.1),
-        ("topk", {"ratio": 0.05}, 0.3),
+        pytest.param("int4", {}, 0.1, marks=pytest.mark.long),
+        pytest.param("topk", {"ratio": 0.05}, 0.3, marks=pytest.mark.long),
         ("topk", {"ratio": 0.05, "ramp": 20}, 0.2),
     ],
 )

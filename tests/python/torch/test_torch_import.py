@@ -33,6 +33,7 @@ def run(code: str, **environment: str) -> str:
     return said
 
 
+@pytest.mark.long
 def test_torch_loads_the_backend_by_entry_point(tmp_path: Path):
     info = tmp_path / "mccl_for_test-0.dist-info"
     info.mkdir()
@@ -67,6 +68,7 @@ assert "torch.distributed.distributed_c10d" not in {getattr(f, "name", "") for f
     )
 
 
+@pytest.mark.long
 def test_mccl_after_torch_without_autoload():
     run(
         """
@@ -182,9 +184,12 @@ def owned_by_another(folder: Path, code: str) -> str:
     "code",
     [
         "import others_backend\nimport mccl\n",
-        "import mccl\nimport others_backend\n",
-        "import mccl, torch, others_backend, importlib\n"
-        "importlib.reload(mccl), importlib.reload(others_backend)\n",
+        pytest.param("import mccl\nimport others_backend\n", marks=pytest.mark.long),
+        pytest.param(
+            "import mccl, torch, others_backend, importlib\n"
+            "importlib.reload(mccl), importlib.reload(others_backend)\n",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["before", "after", "again"],
 )
@@ -194,5 +199,6 @@ def test_another_backend_of_the_name_is_reported_once(tmp_path: Path, code: str)
     assert 'init_process_group("mccl_engine")' in warned
 
 
+@pytest.mark.long
 def test_the_second_name_is_this_backend():
     assert run("import mccl\n" + BOTH_NAMES) == "MCCL, MCCL\n"

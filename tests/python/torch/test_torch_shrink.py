@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 from free_port import free_port
 
 START = """
@@ -43,6 +44,7 @@ def run_ranks(size: int, code: str) -> list[tuple[int, str]]:
     return [(rank.returncode, out) for rank, out in zip(ranks, outs, strict=True)]
 
 
+@pytest.mark.long
 def test_the_default_group_continues_without_a_killed_rank():
     done = run_ranks(
         4,
