@@ -79,7 +79,8 @@ void bind_exchanges(nb::module_& module) {
              "stream"_a.none(),
              "Records the mean of arrays that are encoded by a codec, and the rounding error of "
              "this rank.");
-  module.def("barrier", &barrier, "group"_a, "Returns when every rank has called it.");
+  module.def("barrier", &barrier, "group"_a,
+             "Blocks until every rank of the group has called barrier.");
   module.def(
       "is_tracer", [](const mx::array& array) { return array.is_tracer(); }, "array"_a,
       "Whether the array is a tracer, as in a function that MLX transforms or compiles.");

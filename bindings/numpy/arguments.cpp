@@ -104,8 +104,8 @@ std::vector<std::size_t> counts_of(const char* call, const char* argument, nb::h
     const Py_ssize_t value = PyLong_AsSsize_t(number.ptr());
     if (value == -1 && PyErr_Occurred()) throw nb::python_error();
     if (value < 0) {
-      throw InvalidArgument(fmt::format("{}: {} has {}; every number of rows must be at least 0",
-                                        call, argument, value));
+      throw InvalidArgument(fmt::format(
+          "{}: {} contains {}; every number of rows must be at least 0", call, argument, value));
     }
     found.push_back(static_cast<std::size_t>(value));
   }

@@ -218,7 +218,8 @@ void bind_group(nb::module_& module) {
       .def("all_to_all", &ArrayGroup::all_to_all, "x"_a, "out"_a = none, "in_counts"_a = none,
            "out_counts"_a = none, nb::kw_only(), wait, timeout, kAllToAll)
       .def("barrier", &ArrayGroup::barrier, nb::kw_only(), wait, timeout,
-           "Blocks until every rank has called it. With wait=False: a Work, done at that time.")
+           "Blocks until every rank has called barrier. With wait=False, returns a Work that is "
+           "done at that time.")
       .def("send", &ArrayGroup::send, "x"_a, "peer"_a, "tag"_a = 0, nb::kw_only(), wait, timeout,
            kSend)
       .def("recv", &ArrayGroup::recv, "out"_a, "peer"_a = none, "tag"_a = 0, nb::kw_only(), wait,

@@ -124,8 +124,8 @@ nb::object ArrayGroup::scatter(nb::handle x, int root, nb::handle out, nb::handl
     to = rows_like(call, out, in, rows[static_cast<std::size_t>(rank())]);
   } else if (rank() == root || out.is_none()) {
     throw InvalidArgument(
-        fmt::format("scatter: x is None on rank {}; pass the values on the root, rank {}, and an "
-                    "array of that shape and dtype, or out=, on the other ranks",
+        fmt::format("scatter: x is None on rank {}; pass the values on the root, rank {}; on the "
+                    "other ranks, pass an array of the same shape and dtype, or out=",
                     rank(), root));
   } else {
     to = output_array(call, out);

@@ -48,7 +48,9 @@ ProcessWorld& registry() {
 
 nb::object start(const Settings& settings) {
   ProcessWorld& process = registry();
-  if (process.context) throw InvalidArgument("start: the world already exists");
+  if (process.context)
+    throw InvalidArgument(
+        "start: the world already exists; call shutdown() before making another world");
   ContextOptions options;
   for (const auto& [name, value] : settings) options.config.set(name, value);
   // Without a placement, the job consists of this process alone.

@@ -108,7 +108,8 @@ bool has_rdma(const TextMap& values) {
 
 void bind_configuration(nb::module_& module) {
   using nb::literals::operator""_a;
-  module.def("settings", &setting_rows, "The rows of the table of settings, in its order.");
+  module.def("settings", &setting_rows,
+             "The rows of the table of settings, in the order of the table.");
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
   module.def("config_from_environment", &config_from_environment, "environment"_a,
              "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables. "

@@ -50,11 +50,12 @@ void ProcessGroupMCCL::setTimeout(std::chrono::milliseconds timeout) {
 
 std::shared_ptr<Group> ProcessGroupMCCL::open_group(const char* call) const {
   if (was_forked()) {
-    C10_THROW_ERROR(DistBackendError,
-                    c10::str("[rank ", rank_, "] ", call,
-                             ": this process was forked from the one that created the group and "
-                             "cannot use its connections; call init_process_group in the child, or "
-                             "start it with the spawn method"));
+    C10_THROW_ERROR(
+        DistBackendError,
+        c10::str("[rank ", rank_, "] ", call,
+                 ": this process was forked from the process that created the group and cannot use "
+                 "the group's connections; call init_process_group in the child, or "
+                 "start it with the spawn method"));
   }
   const std::lock_guard lock(mutex_);
   if (!membership_.group) {
@@ -148,7 +149,7 @@ void ProcessGroupMCCL::finish_calls_on_devices() {
     const auto now = std::chrono::steady_clock::now();
     if (timeout.count() > 0 && now - begun >= timeout) {
       TORCH_WARN("mccl: rank ", rank_, " releases group \"", name_, "\" after ", timeout.count(),
-                 " ms while a GPU still runs ", title, ": its result is invalid");
+                 " ms while a GPU still runs ", title, ": the result of that work is invalid");
       return;
     }
     if (now - checked < kSignalInterval) continue;

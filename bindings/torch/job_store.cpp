@@ -26,7 +26,9 @@ auto as_torch_does(const std::string& what, Action&& action) {
   try {
     return action();
   } catch (const mccl::TimeoutError&) {
-    TORCH_CHECK_WITH(DistStoreError, false, what, " was not set in the job's store in time");
+    TORCH_CHECK_WITH(
+        DistStoreError, false, what,
+        " was not set in the job's store in time; check that the rank that sets it runs");
   } catch (const mccl::Error& error) {
     TORCH_CHECK_WITH(DistStoreError, false, error.what());
   }

@@ -328,7 +328,11 @@ class Top(App[int]):
             return
         rank = ranks[row]
         if rank.trouble or rank.host != socket.gethostname():
-            self.notify("only ranks on this host that answer can be dumped", severity="warning")
+            self.notify(
+                "the flight record of a rank can be written only if the rank answers and runs on "
+                "this host",
+                severity="warning",
+            )
             return
         file = f"mccl-{rank.host}-{rank.rank}.json"
         dump = await asyncio.create_subprocess_exec(

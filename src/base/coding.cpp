@@ -105,9 +105,9 @@ Codec codec_named(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<Codec>(i);
   }
-  throw InvalidArgument(
-      fmt::format("{} is not a codec; {}. A setting or option for sums may also be auto",
-                  in_quotes(name), choices_near(name, kNames)));
+  throw InvalidArgument(fmt::format(
+      "{} is not a codec; {}. MCCL_COMPRESSION and the options of sums also accept auto",
+      in_quotes(name), choices_near(name, kNames)));
 }
 
 Compression compression_named(std::string_view name, double ratio) {

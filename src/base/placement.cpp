@@ -202,7 +202,7 @@ std::optional<Placement> ask_settings(const Config& config) {
       !meets_by_mpi(config)) {
     throw InvalidArgument(
         fmt::format("MCCL_ROOT is not set: the {} ranks connect through it. Set it on every rank "
-                    "to host:port, with the host of rank 0 and any port that is free there",
+                    "to host:port, with the host of rank 0 and any port that is free on that host",
                     config.world_size));
   }
   Placement placement;

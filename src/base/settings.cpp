@@ -86,15 +86,15 @@ constexpr SettingRow kRows[] = {
     {"rdma_ring",
      &Config::rdma_ring,
      "true, false",
-     "Use only the devices of an RDMA device table that join each rank to the next, as with "
-     "MLX_JACCL_RING; an incomplete ring is an error",
+     "Use only those devices of the device table of MCCL_RDMA_DEVICE that join each rank to the "
+     "next, as with MLX_JACCL_RING; an incomplete ring is an error",
      {.must_agree = true}},
     {"rdma_uncabled",
      &Config::rdma_uncabled,
      "relay, tcp",
-     "How two ranks communicate for which the table of RDMA devices lists no cable. relay: "
-     "collectives use only cables, and ranks forward data for others; tcp: over TCP. send and recv "
-     "use TCP in both cases",
+     "How two ranks communicate if the device table of MCCL_RDMA_DEVICE lists no cable between "
+     "them. relay: collectives use only cables, and ranks forward data for others; tcp: over TCP. "
+     "send and recv use TCP in both cases",
      {.kind = choice, .must_agree = true}},
     {"log_level",
      &Config::log_level,
@@ -186,7 +186,7 @@ constexpr SettingRow kRows[] = {
      &Config::compression,
      "none, auto, fp16, bf16, int8, fp8, fp8_e4m3, fp8_e5m2, int4, topk",
      "Codec that rounds sums of floats between machines; auto: bf16 for sums of f32 "
-     "that it is predicted to make at least a tenth faster",
+     "that bf16 is predicted to make at least a tenth faster",
      {.kind = choice, .must_agree = true}},
     {"topk_ratio",
      &Config::topk_ratio,
@@ -238,7 +238,7 @@ constexpr SettingRow kRows[] = {
     {"liveness_interval",
      &Config::liveness_interval,
      "0.001 to 31536000 seconds",
-     "Seconds without data from a rank after which the others consider it dead",
+     "Seconds without data from a rank after which the other ranks consider it dead",
      {.must_agree = true, .minimum = 0.001, .maximum = kYear}},
     {"warn_after",
      &Config::warn_after,

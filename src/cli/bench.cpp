@@ -227,7 +227,8 @@ void add_switch(CLI::App& app, const std::string& name, const std::string& meani
   const std::string default_meaning = meaning + " (default)";
   CLI::Option* on = app.add_flag(fmt::format("--{}", name), default_meaning);
   app.add_flag_callback(
-         fmt::format("--no-{}", name), [&value] { value = false; }, "Disable this")
+         fmt::format("--no-{}", name), [&value] { value = false; },
+         fmt::format("Disable --{}", name))
       ->excludes(on)
       ->option_text(" ");  // Hides the names of the excluded flags from the help.
   on->option_text(" ");

@@ -125,7 +125,7 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<H
   for (const std::string& variable : flags.variables) parse_variable("--env", variable);
   if ((flags.dot || flags.svg) && (flags.auto_setup || !flags.output.empty()))
     throw InvalidArgument(fmt::format(
-        "--{} prints a picture and does nothing else; leave it out to use --{}",
+        "--{0} prints a picture and does nothing else; leave --{0} out to use --{1}",
         flags.dot ? "dot" : "svg", flags.auto_setup ? "auto-setup" : "output-hostfile"));
   if (flags.svg) refuse_without_graphviz();
 }

@@ -56,7 +56,7 @@ Examples:
   mccl doctor --hostfile desk.json --json > cluster.json
   mccl doctor --hosts a,b --fix          cure what can be cured, then check again
   mccl doctor --selftest                 test all of this machine; one file for a report
-  mccl doctor --hosts a,b || echo "not today"
+  mccl doctor --hosts a,b || echo "faults found"
 
 Exit status: 0 no faults (there may be notes), 1 problems, 2 bad arguments, 3 only warnings.)";
 

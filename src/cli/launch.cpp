@@ -31,11 +31,11 @@ constexpr const char* kSummary = "Start a job on this machine, on others, or und
 constexpr const char* kFooter =
     R"(Arguments after the program's name belong to the program; -- ends the flags if that is unclear.
 A program whose name ends in .py runs under Python. The environment gives every rank its number and
-the addresses of the others: for MCCL, for torch and for a backend of MLX (--print-env shows it).
+the addresses of the other ranks: for MCCL, torch and a backend of MLX (--print-env shows it).
 
-The first rank that fails ends the job: the others get SIGTERM, and SIGKILL after --grace. SIGINT,
-SIGTERM or SIGHUP to the launcher also ends the job. Other machines must accept ssh logins without a
-password, and must have a shell and the program; the launcher does not copy MCCL to them.
+The first rank that fails ends the job: the other ranks get SIGTERM, and SIGKILL after --grace.
+SIGINT, SIGTERM or SIGHUP to the launcher also ends the job. Other machines must accept ssh logins
+without a password, and must have a shell and the program; the launcher does not copy MCCL to them.
 
 On a terminal, your input goes to all ranks, and Ctrl-C ends the job. With --stdin-to, or with only
 one rank, that rank gets every key, including Ctrl-C and Ctrl-D, as if it ran alone. This lets
@@ -290,7 +290,7 @@ void add_what(CLI::App& app, LaunchFlags& flags) {
   add_value(app, "--env NAME=VALUE", flags.variables,
             "NAME=VALUE for all ranks, or NAME for its value on this machine;\nmay be repeated");
   add_value(app, "--cwd DIR", flags.request.directory,
-            "Directory to run in; default: this one, on all machines");
+            "Directory to run in; default: the current directory, on all\nmachines");
   add_value(app, "--python PATH", flags.request.python,
             "Python for programs that end in .py, for python, and for -m\nMODULE; default: "
             "the one beside mccl, or the first in PATH");

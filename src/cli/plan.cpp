@@ -29,7 +29,8 @@ constexpr int kMostMeasuredRanks = 64;
 constexpr std::size_t kUsualWindow = std::size_t{1} << 20;
 constexpr double kTolerance = 30;
 
-constexpr const char* kSummary = "Predict the schedule and the time of a call, without making it";
+constexpr const char* kSummary =
+    "Predict the schedule and the time of a call, without making the call";
 
 constexpr const char* kFooter =
     R"(Every call uses the schedule that a cost model predicts to be fastest. The parameters of the

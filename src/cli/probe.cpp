@@ -39,7 +39,8 @@ constexpr int kMostPatience = 3600;
 constexpr std::size_t kShortestKey = 16;
 
 [[noreturn]] void refuse(const char* key, const char* expected) {
-  throw InvalidArgument(fmt::format("a request to mccl probe has no {} in \"{}\"", expected, key));
+  throw InvalidArgument(
+      fmt::format("a request to mccl probe has no valid \"{}\"; expected {}", key, expected));
 }
 
 std::string text_in(const json& request, const char* key) {
@@ -50,9 +51,9 @@ std::string text_in(const json& request, const char* key) {
 
 double number_in(const json& request, const char* key, double least, double most) {
   const auto found = request.find(key);
-  if (found == request.end() || !found->is_number()) refuse(key, "number");
+  if (found == request.end() || !found->is_number()) refuse(key, "a number");
   const auto value = found->get<double>();
-  if (!(value >= least && value <= most)) refuse(key, "number in the valid range");
+  if (!(value >= least && value <= most)) refuse(key, "a number in the valid range");
   return value;
 }
 

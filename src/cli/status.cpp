@@ -30,8 +30,8 @@ constexpr double kYear = 31536000;
 
 constexpr const char* kFooter =
     R"(Shows the jobs of this user that have ranks on this host: for each rank its calls, the call that
-it is in now, and the ranks that it waits for. A rank here asks the ranks on other hosts over the
-job's own connections. The ranks compute their status only when this command asks for it.
+it is in now, and the ranks that it waits for. A rank on this host asks the ranks on other hosts
+over the job's own connections. The ranks compute their status only when this command asks for it.
 
 A job is stuck if a call has made no progress for --stuck-after seconds, or if a rank does not
 answer or falls silent. It has failed if a group has failed or a rank is lost.

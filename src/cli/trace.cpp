@@ -20,8 +20,8 @@ using sight::FlightRecord;
 constexpr const char* kFooter =
     R"(Reads the flight records of the ranks of one job, as mccl dump prints them or MCCL_FLIGHT_RECORDER_FILE
 has written them, and reports which calls differ between ranks, which ranks did not make a call that
-others waited for, and which ranks were late. If the clocks of hosts disagree, it corrects the
-times, so that no collective ends on one rank before another rank has begun it.
+other ranks waited for, and which ranks were late. If the clocks of hosts disagree, it corrects
+the times, so that no collective ends on one rank before another rank has begun it.
 
 -o writes a trace in the format of Chrome, which https://ui.perfetto.dev draws: a process for each
 rank, and in it a row for each group. --torch writes the records in the format of torch's analyser:

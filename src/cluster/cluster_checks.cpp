@@ -168,14 +168,15 @@ void check_differences(const InstalledByHost& installed, std::vector<Finding>& f
                         "programs may behave differently on these hosts", ""});
     return;
   }
-  findings.push_back(
-      {"version-differs", ours ? Severity::problem : Severity::warning,
-       fmt::format("versions of {} differ", name), list_of(values),
-       ours ? "ranks with different wire protocols refuse to connect to each other"
-            : "objects that one version pickles, compiles or loads may not work with the other",
-       ours ? how_to_install("each")
-            : fmt::format("install the same version on all hosts: pip install {}=={}",
-                          first.package, first.version)});
+  findings.push_back({"version-differs", ours ? Severity::problem : Severity::warning,
+                      fmt::format("versions of {} differ", name), list_of(values),
+                      ours ? "ranks with different wire protocols refuse to connect to each other"
+                           : "objects that one version pickled or compiled may not load or run "
+                             "with another version",
+                      ours
+                          ? how_to_install("each")
+                          : fmt::format("install the same version on all hosts: pip install {}=={}",
+                                        first.package, first.version)});
 }
 
 /// A package whose absence may make a job fail on a host, although the job works on other hosts.

@@ -129,7 +129,7 @@ void check_cables(const HostFacts& facts, Findings& findings) {
       findings.add_fixed_by("interface-down",
                             fmt::format("{} has the address {} and is down", interface.name,
                                         text_of(interface.ipv4().front())),
-                            "no packets pass through it",
+                            "no packets pass through this interface",
                             command_to_set(facts.system, interface.name, true),
                             command_to_set(facts.system, interface.name, false));
     }
@@ -198,14 +198,12 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
           "or "
           "60",
           facts.system == System::macos
-              ? fmt::format(
-                    "mccl config --auto-setup gives it an address; by hand: sudo ifconfig {} inet "
-                    "ADDRESS netmask 255.255.255.252 alias",
-                    interface->name)
-              : fmt::format(
-                    "mccl config --auto-setup gives it an address; by hand: sudo ip addr add "
-                    "ADDRESS/30 dev {}",
-                    interface->name));
+              ? fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
+                            "sudo ifconfig {} inet ADDRESS netmask 255.255.255.252 alias",
+                            interface->name)
+              : fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
+                            "sudo ip addr add ADDRESS/30 dev {}",
+                            interface->name));
     }
   }
 }
@@ -247,12 +245,13 @@ bool is_nvlink(const std::string& cell) {
 
 /// Explains a word in the output of `nvidia-smi topo -p2p`.
 std::string meaning_of(const std::string& word) {
-  const std::map<std::string, std::string> known = {{"CNS", "the chipset does not support it"},
-                                                    {"GNS", "the GPUs do not support it"},
-                                                    {"TNS", "the topology does not support it"},
-                                                    {"DR", "it is disabled by a registry key"},
-                                                    {"NS", "it is not supported"},
-                                                    {"U", "the reason is unknown"}};
+  const std::map<std::string, std::string> known = {
+      {"CNS", "the chipset does not support peer access"},
+      {"GNS", "the GPUs do not support peer access"},
+      {"TNS", "the topology does not support peer access"},
+      {"DR", "a registry key disables peer access"},
+      {"NS", "peer access is not supported"},
+      {"U", "the reason is unknown"}};
   const auto found = known.find(word);
   return found == known.end() ? in_quotes(word) : found->second;
 }

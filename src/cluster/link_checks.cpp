@@ -86,8 +86,9 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
              "the address {} is in a different network from all other addresses on the same switch",
              address_of(*place.interface)),
          place.name,
-         "this interface reaches the others on the switch only through a router, or not at all",
-         "give this interface an address in the network of the others"});
+         "this interface reaches the other interfaces on the switch only through a router, or not "
+         "at all",
+         "give this interface an address in the network of the other interfaces"});
   }
 }
 
@@ -227,9 +228,9 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
              "test packets from this interface arrive at {}, but the answers do not come back",
              fmt::join(texts, ", ")),
          name_of(hosts, caller),
-         fmt::format(
-             "a firewall on this host drops UDP port {}, so the cable appears to be missing",
-             kCallPort),
+         fmt::format("a firewall on this host drops packets to UDP port {}, so the cable appears "
+                     "to be missing",
+                     kCallPort),
          how_to_let_in(host_of(hosts, caller), caller.interface)});
   }
   return findings;
@@ -252,13 +253,14 @@ std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallR
     }
   }
   if (silent.empty()) return {};
-  return {{"calls-silent", Severity::warning,
-           "no test packet of another host arrived, although cables are plugged in",
-           fmt::format("{}", fmt::join(silent, ", ")),
-           fmt::format("if these cables join the given hosts, firewalls drop UDP port {}, to which "
-                       "hosts send test packets",
-                       kCallPort),
-           cure}};
+  return {
+      {"calls-silent", Severity::warning,
+       "no test packet of another host arrived, although cables are plugged in",
+       fmt::format("{}", fmt::join(silent, ", ")),
+       fmt::format("if these cables join the given hosts, firewalls drop the test packets, which "
+                   "hosts send to UDP port {}",
+                   kCallPort),
+       cure}};
 }
 
 }  // namespace mccl::cluster

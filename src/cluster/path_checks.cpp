@@ -157,7 +157,7 @@ Finding blocked(std::span<const HostFacts> hosts, const InterfacePath& path,
   std::string what =
       fmt::format("{} at {} is not reached from {}: {}", path.target, name_of(hosts, path.to),
                   path.routed ? host_of(hosts, path.from).host : path.source, *fault);
-  if (!all) what += "; other ports of a job are reached";
+  if (!all) what += "; other ports that a job uses are reached";
   if (all && back != nullptr && back->good()) what += "; the other direction is open";
   return {"path-blocked",
           Severity::problem,
@@ -249,9 +249,11 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const InterfacePath
                command_to_count(host_of(hosts, path.from).system, path.from.interface)});
     }
     if (path.latency_s > kLongLatency)
-      findings.push_back({"path-late", Severity::note,
-                          fmt::format("a message takes {:.1f} ms", path.latency_s * 1e3), where,
-                          "cables take less than 0.1 ms; the hosts may be busy, or far apart", ""});
+      findings.push_back(
+          {"path-late", Severity::note,
+           fmt::format("a message takes {:.1f} ms", path.latency_s * 1e3), where,
+           "a message over a cable takes less than 0.1 ms; the hosts may be busy, or far apart",
+           ""});
   }
 }
 

@@ -117,7 +117,7 @@ void note_odd(HostFacts& facts, const std::string& source, const std::string& ex
                    .what = fmt::format("the output of {} is not understood: expected {}; found {}",
                                        source, expected, in_quotes(found.substr(0, 60))),
                    .where = facts.host,
-                   .why = "the facts that it provides are missing from the results",
+                   .why = "the facts that this command provides are missing from the results",
                    .cure = fmt::format("run {} on this host and check its output", source)});
 }
 

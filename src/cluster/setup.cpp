@@ -162,8 +162,8 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
     // other addresses.
     for (const Network& other : kept.interface.ipv4())
       if (other != kept.address && kept.host.network_manager != "netplan")
-        faults.insert(fmt::format("{} of {} has the address {}, too", kept.interface.name,
-                                  kept.host.host, text_of(other)));
+        faults.insert(fmt::format("{} of {} also has the address {}, which would be lost",
+                                  kept.interface.name, kept.host.host, text_of(other)));
   }
   if (faults.empty()) return;
   std::string text;

@@ -97,7 +97,7 @@ class FreeNetworks {
     if (within_)
       throw Error(fmt::format(
           "no network of four addresses is free in {}: {}; choose another --subnet",
-          text_of(*within_), blocked_by_.empty() ? "the cables use all of it" : blocked_by_));
+          text_of(*within_), blocked_by_.empty() ? "the cables use the whole range" : blocked_by_));
     throw Error("no private network is free on all hosts; remove unused addresses");
   }
 
@@ -178,7 +178,7 @@ std::string fault_of_subnet(const std::string& text) {
   if (!network || network->address.is_ipv6 || text.find('/') == text.npos)
     return fmt::format("{} is not a network; expected one such as 10.99.0.0/16", in_quotes(text));
   if (network->base() != *network)
-    return fmt::format("{} is an address in a network; did you mean {}?", text,
+    return fmt::format("{} is the address of a host, not a network; did you mean {}?", text,
                        text_of(network->base()));
   if (!is_private(*network))
     return text +

@@ -76,7 +76,8 @@ StatusServer::StatusServer(const Config& config, const FlightRecorder& recorder,
     thread_ = start_thread("mccl status", [this] { run(); });
   } catch (const Error& error) {
     listener_.reset();
-    log_.warn("no flight record will be written, and mccl status cannot attach: {}", error.what());
+    log_.warn("no flight record will be written, and mccl status cannot attach to this rank: {}",
+              error.what());
   }
 }
 
@@ -164,7 +165,7 @@ void StatusServer::write_file(std::string_view reason) {
       replace_file(path, recorder_.to_json(reason), S_IRUSR | S_IWUSR);
       log_.warn("the flight record is in {}", path);
     } catch (const Error& error) {
-      log_.warn("flight record: {}", error.what());
+      log_.warn("the flight record of this rank is not written: {}", error.what());
     }
   } catch (const std::exception&) {
     // There is no memory for the record.

@@ -97,7 +97,7 @@ TEST_F(LaunchContact, BlamesTheNetworkForABreakDuringSilence) {
   EXPECT_TRUE(ranks_lost());
   EXPECT_THAT(text(), AllOf(HasSubstr("b: nothing was received from this host since "),
                             HasSubstr("for 20.0 s"), HasSubstr("network"), HasSubstr("ssh b"),
-                            HasSubstr("a larger --silence, now 20 s, allows")));
+                            HasSubstr("a larger --silence (now 20 s) allows")));
 }
 
 TEST_F(LaunchContact, ExplainsAConnectionThatBreaksDuringOutput) {

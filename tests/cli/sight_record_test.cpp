@@ -202,17 +202,18 @@ TEST(SightRecord, NamesTheLateRank) {
     add_call(records[0], i, 100 * i, 100 * i + 50);
     add_call(records[1], i, 100 * i + 10 * i, 100 * i + 50);
   }
-  EXPECT_THAT(findings(records),
-              ElementsAre(HasSubstr("Rank 1 came last to 3 of 3 collectives and delayed the others "
-                                    "by 60 ms in all; the longest delay was 30 ms in call 3")));
+  EXPECT_THAT(
+      findings(records),
+      ElementsAre(HasSubstr("Rank 1 came last to 3 of 3 collectives and delayed the other "
+                            "ranks by 60 ms in all; the longest delay was 30 ms in call 3")));
 }
 
 TEST(SightRecord, CorrectsClocksThatContradictEachOther) {
   std::vector<FlightRecord> records = {record_of(0, "a"), record_of(1, "b")};
   add_call(records[0], 1, 10, 20);
   add_call(records[1], 1, 5010, 5020);
-  EXPECT_THAT(align(records), ElementsAre("The clock of b is 4.99 s ahead of that of a; its times "
-                                          "are corrected."));
+  EXPECT_THAT(align(records), ElementsAre("The clock of b is 4.99 s ahead of that of a; the times "
+                                          "in the records of b are corrected."));
   EXPECT_LE(records[1].calls[0].started, records[0].calls[0].ended);
   EXPECT_LE(records[0].calls[0].started, records[1].calls[0].ended);
 }

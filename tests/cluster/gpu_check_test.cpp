@@ -71,7 +71,7 @@ TEST(CheckGpus, FindsPeersThatCannotReadEachOther) {
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].severity, Severity::warning);
   EXPECT_EQ(findings[0].where, "h (GPUs 0 and 1)");
-  EXPECT_THAT(findings[0].what, HasSubstr("the chipset does not support it"));
+  EXPECT_THAT(findings[0].what, HasSubstr("the chipset does not support peer access"));
   facts.gpu_peers = peers_of("GNS");
   EXPECT_EQ(check_gpus(facts).at(0).severity, Severity::note);
 }

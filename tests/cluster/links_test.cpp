@@ -191,7 +191,7 @@ TEST(GiveAddresses, SaysWhenCablesHaveTakenTheWholeSubnet) {
   const std::vector<HostFacts> hosts = hosts_of(2);
   const std::vector<CableLink> links = {cable(0, "e0", 1, "e0"), cable(0, "e1", 1, "e1")};
   EXPECT_THAT([&] { give_addresses(hosts, links, {.within = parse_network("10.9.8.0/30")}); },
-              ThrowsMessage<Error>(HasSubstr("cables use all of it")));
+              ThrowsMessage<Error>(HasSubstr("the cables use the whole range")));
 }
 
 std::vector<std::string> kept_by(const std::string& manager, HostFacts host) {
@@ -230,7 +230,8 @@ TEST(PersistSteps, AreRefusedIfTheyWouldRemoveOtherAddresses) {
               ThrowsMessage<Error>(HasSubstr("a has none of netplan, NetworkManager")));
   host.interfaces[0] = interface_of("e0", "10.1.2.3/24");
   EXPECT_THAT([&] { kept_by("systemd-networkd", host); },
-              ThrowsMessage<Error>(HasSubstr("e0 of a has the address 10.1.2.3/24, too")));
+              ThrowsMessage<Error>(
+                  HasSubstr("e0 of a also has the address 10.1.2.3/24, which would be lost")));
   EXPECT_THAT(kept_by("netplan", host), SizeIs(1));
 }
 

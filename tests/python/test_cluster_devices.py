@@ -180,10 +180,10 @@ def test_thunderbolt_that_joins_only_some_is_not_all_there_is(tmp_path: Path):
         pytest.param("OK", "NV18", [], marks=pytest.mark.long),
         ("OK", "PHB", ["note: b: no NVLink joins the 2 GPUs of this host"]),
         ("CNS", "NV18", ["warning: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's "
-                         "memory: the chipset does not support it"]),
+                         "memory: the chipset does not support peer access"]),
         pytest.param(
             "NS", "NV18", ["note: b (GPUs 0 and 1): 1 pair of GPUs cannot read each other's "
-                           "memory: it is not supported"],
+                           "memory: peer access is not supported"],
             marks=pytest.mark.long,
         ),
     ],

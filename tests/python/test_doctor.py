@@ -281,7 +281,7 @@ def test_a_firewall_in_both_directions(hosts: CabledHosts):
 def test_a_firewall_for_some_ports(hosts: CabledHosts):
     with firewall(hosts, "c", 'iifname "c1" tcp dport 32000-32400 reject'):
         found = look(hosts)
-    assert len(found) == 1 and "; other ports of a job are reached" in found[0]
+    assert len(found) == 1 and "; other ports that a job uses are reached" in found[0]
 
 
 @needs_hosts

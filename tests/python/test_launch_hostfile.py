@@ -66,7 +66,9 @@ def test_the_schema_knows_what_the_program_does(tmp_path: Path):
     file = tmp_path / "desk.json"
     file.write_text('[{"ssh": "a", "x": 1}]')
     said = run("--check", file).stderr
-    told = re.search("A host may have (.*); an object around the hosts may have (.*)\n", said)
+    told = re.search(
+        "A host may have the keys (.*); an object around the hosts may have the keys (.*)\n", said
+    )
     places = (schema["$defs"]["host"], schema["oneOf"][1])
     for known, place in zip(told.groups(), places, strict=True):
         assert set(known.split(", ")) == set(place["properties"])

@@ -113,8 +113,8 @@ class Sharded(State):
         meshes = {parameters._reduce_scatter_process_group for _, parameters in groups}
         if len(meshes) > 1:
             raise ValueError(
-                f"compress: expected modules that one process group shards; found {len(meshes)} "
-                "groups"
+                "compress: expected modules that are sharded by one process group; found modules "
+                f"of {len(meshes)} process groups"
             )
         super().__init__(meshes.pop(), model, **rest)
         self.rounding = group_like(self.group, codec, share.ratio)

@@ -27,7 +27,7 @@ UNCODED = (
     "compression would not reduce the bytes that the engine sends (the ranks share memory, the "
     "call is below compression_min_bytes, or the codec is as wide as the gradients)"
 )
-TOO_SMALL = "the two matrices that would replace the gradients are not smaller"
+TOO_SMALL = "the two matrices that would replace the gradients are not smaller than the gradients"
 _USUAL = (UNCODED, TOO_SMALL)
 
 

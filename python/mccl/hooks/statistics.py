@@ -55,8 +55,8 @@ class Statistics:
 
     def __str__(self) -> str:
         return (
-            f"{self.steps} steps, {self.given / 1e6:.1f} MB in {self.sent / 1e6:.1f} MB "
-            f"({self.ratio:.1f} times fewer), last error {self.error:.3g}"
+            f"{self.steps} steps, {self.given / 1e6:.1f} MB of gradients sent as "
+            f"{self.sent / 1e6:.1f} MB ({self.ratio:.1f} times fewer), last error {self.error:.3g}"
         )
 
 

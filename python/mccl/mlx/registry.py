@@ -127,7 +127,7 @@ def _check_factory(factory: object, backend: str) -> None:
     if backend != "jaccl":
         raise ValueError(
             "init: all_gather_factory works only with backend='jaccl', but the backend is "
-            f"{backend!r}; leave it out"
+            f"{backend!r}; leave all_gather_factory out"
         )
 
 

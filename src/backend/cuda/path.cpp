@@ -101,8 +101,8 @@ void KernelPath::exchange_windows() {
   const std::string objection = area_->exchange_windows(group());
   if (objection.empty()) return;
   options_.notices->warn(
-      group(), fmt::format("the ranks cannot access each other's memory on {}, so collectives copy "
-                           "data through a staging area: {}",
+      group(), fmt::format("collectives on {} copy data through a staging area, because the ranks "
+                           "cannot access each other's memory: {}",
                            device::name_of(device_), objection));
 }
 

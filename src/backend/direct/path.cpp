@@ -10,7 +10,7 @@ namespace mccl::direct {
 void DevicePath::enqueue(const Request& request, void* stream) {
   if (device_of(request) != device_) {
     throw InvalidArgument(fmt::format(
-        "{}: rank {} created group '{}' on {} but calls it on {}; use one GPU per group",
+        "{}: rank {} created group '{}' on {}, but made this call on {}; use one GPU per group",
         name_of(request.call.collective), group().rank(), group().name(), device::name_of(device_),
         device::name_of(device_of(request))));
   }

@@ -326,14 +326,16 @@ void check_libraries(Group& group, const MpiProcess& process, std::chrono::milli
     all = direct::gather(group, own, patience);
   } catch (const TimeoutError& error) {
     throw TimeoutError(fmt::format(
-        "group '{}': not all ranks of the group created it in time (MCCL_CONNECT_TIMEOUT): {}",
+        "group '{}': not all of its ranks created the group in time (MCCL_CONNECT_TIMEOUT): {}",
         group.name(), error.what()));
   }
   for (int rank = 1; rank < group.size(); ++rank) {
     const std::string_view theirs = all[static_cast<std::size_t>(rank)].text;
     if (theirs == all.front().text) continue;
-    throw MismatchError(fmt::format("group '{}': rank {} uses {}, but rank 0 uses {}", group.name(),
-                                    rank, theirs, all.front().text));
+    throw MismatchError(
+        fmt::format("group '{}': rank {} uses {}, but rank 0 uses {}; use the same MPI library and "
+                    "thread level on all ranks",
+                    group.name(), rank, theirs, all.front().text));
   }
 }
 

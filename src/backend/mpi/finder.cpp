@@ -123,9 +123,10 @@ LibrarySearch wanted_of(const Environment& environment, const Launcher& launcher
 
 void check_launcher(const Identity& identity, const Launcher& launcher, std::string_view named_by) {
   if (launcher.kind == Launcher::Kind::srun && launcher.ranks > 1 && !launcher.starts_mpi) {
-    throw InvalidArgument(fmt::format(
-        "srun has started {} ranks without MPI support: start them with srun --mpi={} for {}",
-        launcher.ranks, is_open_mpi(identity) ? "pmix" : "pmi2", identity.describe()));
+    throw InvalidArgument(
+        fmt::format("srun has started {} ranks without MPI support: start them with srun --mpi={}, "
+                    "as {} requires",
+                    launcher.ranks, is_open_mpi(identity) ? "pmix" : "pmi2", identity.describe()));
   }
   const bool mismatch = (launcher.kind == Launcher::Kind::open_mpi && !is_open_mpi(identity)) ||
                         (launcher.kind == Launcher::Kind::hydra && is_open_mpi(identity));

@@ -144,7 +144,8 @@ void MpiProcess::set_up(const Config& config) {
         "start the ranks with the library's own mpirun{}, or set MPI_LIBNAME to the matching "
         "library",
         launcher.name, launcher.ranks, library_->identity().describe(), size_,
-        launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever it supports" : ""));
+        launcher.name == "srun" ? " or with srun --mpi=pmix or pmi2, whichever the library supports"
+                                : ""));
   }
   // Makes MPI return errors while MPI_COMM_WORLD is duplicated, and then restores the program's own
   // error handler.
@@ -206,7 +207,7 @@ std::string MpiProcess::failure() const {
   const std::lock_guard lock(mutex_);
   if (!reason_over_.empty() || !is_over()) return reason_over_;
   return "the program has called MPI_Finalize, after which MPI cannot be called; shut MCCL down "
-         "first";
+         "before the program calls MPI_Finalize";
 }
 
 void MpiProcess::end_for_good(const std::string& reason) {

@@ -46,8 +46,8 @@ std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
     }
     if (!sane) {
       throw CorruptionError(
-          fmt::format("rank {} sent malformed counts of its routes to peers; expected pairs of a "
-                      "lower rank and a count of 2 to {}",
+          fmt::format("rank {} sent malformed counts of its equivalent routes to peers; expected "
+                      "pairs, each of a peer below that rank and a count from 2 to {}",
                       rank, kMostWays));
     }
   }
@@ -98,8 +98,10 @@ void try_equal_ways(const std::shared_ptr<engine::Engine>& engine) {
   const std::map<Pair, int> counts = counts_of(exchange.all_gather("ways", card));
   if (counts.size() > kMostPairs) {
     if (!card.empty())
-      engine->log().info("{} pairs of ranks have equivalent routes, which is too many to measure",
-                         counts.size());
+      engine->log().info(
+          "{} pairs of ranks have equivalent routes, but MCCL measures the routes of at most {} "
+          "pairs: links use the first route of each pair",
+          counts.size(), kMostPairs);
     return;
   }
   std::set<Pair> pairs;

@@ -122,7 +122,7 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
   if (coding.codec != Codec::topk || options.left_out.data || rank() != 0) return;
   if (warned_.exchange(true)) return;
   engine_->log().warn(
-      "sums of group '{}' use topk, and the elements that it leaves out are lost: use "
+      "sums of group '{}' use topk, and the elements that topk leaves out are lost: use "
       "mccl.hooks.compress, or CallOptions::left_out, to keep them for the next sum",
       name());
 }

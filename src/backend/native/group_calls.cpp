@@ -93,7 +93,7 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   if (notices_ && coding_of(request, options)) {
     notices_->warn(*this,
                    "collectives on GPU memory do not use the group's compression, so their sums "
-                   "are exact; set MCCL_BACKEND=native to use it");
+                   "are exact; set MCCL_BACKEND=native to compress these sums");
   }
   device::SerialQueue& queue = *path_->queue();
   const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };

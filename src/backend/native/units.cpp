@@ -39,7 +39,7 @@ std::shared_ptr<kernels::Unit> units_of(const Config& config) {
   if (!config.shader_path.empty() && ::access(config.shader_path.c_str(), R_OK) != 0) {
     throw InvalidArgument(
         fmt::format("MCCL_SHADER_PATH: cannot read the file of Metal shaders {}: {}; correct the "
-                    "path, or leave it out to use the shaders of the package",
+                    "path, or unset MCCL_SHADER_PATH to use the shaders of the package",
                     in_quotes(config.shader_path), std::strerror(errno)));
   }
   std::vector<std::shared_ptr<kernels::Unit>> units;

@@ -35,13 +35,14 @@ Finding finding_of_unreached(const Asked& asked) {
             .where = text_of(asked.host),
             .why = "programs that use MCCL cannot run on this host, and the host cannot be checked",
             .cure = cluster::how_to_install(asked.host.name)};
-  return {.id = "host-unreachable",
-          .severity = Severity::problem,
-          .what = "the host cannot be queried",
-          .where = text_of(asked.host),
-          .why = "no rank can be started on this host: " + asked.fault,
-          .cure = fmt::format("run ssh {} true, and repair the login until it prints nothing",
-                              asked.host.name)};
+  return {
+      .id = "host-unreachable",
+      .severity = Severity::problem,
+      .what = "the host cannot be queried",
+      .where = text_of(asked.host),
+      .why = "no rank can be started on this host: " + asked.fault,
+      .cure = fmt::format("run ssh {} true, and repair the login until this command prints nothing",
+                          asked.host.name)};
 }
 
 std::vector<Finding> findings_of_lost(const std::vector<Asked>& asked) {

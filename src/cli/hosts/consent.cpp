@@ -80,7 +80,7 @@ std::string write_undo_script(const std::string& path, const std::string& script
   file.close();
   if (!file)
     throw Error(
-        fmt::format("cannot write {}: {}; nothing was changed, because it could not be undone",
+        fmt::format("cannot write the script {} that undoes the changes: {}; nothing was changed",
                     place, std::strerror(errno)));
   ::chmod(place.c_str(), S_IRWXU | S_IRGRP | S_IXGRP | S_IROTH | S_IXOTH);
   return place;

@@ -101,7 +101,7 @@ std::string Contact::advice() const {
   const bool ranks_were_first = !ended_there_ && !end_->broken;
   const std::string limit = ranks_were_first
                                 ? "MCCL_LIVENESS_INTERVAL"
-                                : fmt::format("--silence, now {} s,", silence_.count());
+                                : fmt::format("--silence (now {} s)", silence_.count());
   return fmt::format("; try: ssh {}; a larger {} allows longer gaps", printable(host_.name), limit);
 }
 

@@ -252,8 +252,8 @@ std::string warning_of(const Hostfile& file) {
   const std::size_t named = std::min(file.unknown_keys.size(), kMostNamed);
   const std::size_t more = file.unknown_keys.size() - named;
   return fmt::format(
-      "mccl: WARN: unknown keys of the hostfile are ignored: {}{}. A host may have {}; an object "
-      "around the hosts may have {}\n",
+      "mccl: WARN: unknown keys of the hostfile are ignored: {}{}. A host may have the keys {}; an "
+      "object around the hosts may have the keys {}\n",
       fmt::join(std::span(file.unknown_keys).first(named), ", "),
       more > 0 ? fmt::format(" and {} more", more) : "", fmt::join(kHostKeys, ", "),
       fmt::join(kFileKeys, ", "));

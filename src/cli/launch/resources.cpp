@@ -209,10 +209,10 @@ std::size_t ring_ports(const Job& job) {
 Ports ports_from(const Job& job, int first) {
   const std::size_t needed = ring_ports(job);
   if (first < 3 || static_cast<std::size_t>(first) + needed > kLargestPort + 1) {
-    throw InvalidArgument(
-        fmt::format("--starting-port {}: the job needs {} ports starting at it, and two before it; "
-                    "the last port is {}",
-                    first, needed, kLargestPort));
+    throw InvalidArgument(fmt::format(
+        "--starting-port {}: the job needs {} ports from this port on, and the two ports "
+        "before this port; the last port is {}",
+        first, needed, kLargestPort));
   }
   Ports ports{.root = static_cast<std::uint16_t>(first - 2),
               .master = static_cast<std::uint16_t>(first - 1),

@@ -172,13 +172,14 @@ Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) 
     return result;
   };
   const auto greeting = stream.read_line();
-  if (!greeting || !greeting->starts_with(kGreeting)) return fail("another program answers there");
+  if (!greeting || !greeting->starts_with(kGreeting))
+    return fail("another program answers at this address");
   const std::string theirs = greeting->substr(std::strlen(kGreeting));
   const std::string line = fmt::format("{} {} {}\n", result.nonce, purpose,
                                        secret.prove("dials", {theirs, result.nonce, purpose}));
   stream.write(line.data(), line.size());
   const std::string expected = "ok " + secret.prove("answers", {theirs, result.nonce, purpose});
-  if (stream.read_line() != expected) return fail("a probe of another run answers there");
+  if (stream.read_line() != expected) return fail("a probe of another run answers at this address");
   return result;
 }
 

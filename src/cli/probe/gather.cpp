@@ -146,7 +146,7 @@ Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv)
          .severity = cluster::Severity::warning,
          .what = fmt::format("{} does not end", name),
          .where = facts.host,
-         .why = "the facts that it provides are missing from the results",
+         .why = "the facts that this program provides are missing from the results",
          .cure = fmt::format("run {} on this host, and find what the program waits for", name)});
   return captured;
 }

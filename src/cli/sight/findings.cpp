@@ -236,7 +236,7 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
     if (lateness.total < kLeastDelay) break;
     const Place& place = lateness.worst->places.front();
     found.push_back(fmt::format(
-        "Rank {} came last to {} of {} collectives and delayed the others by {} in all; the "
+        "Rank {} came last to {} of {} collectives and delayed the other ranks by {} in all; the "
         "longest delay was {} in call {} of group '{}', {}, at {}.",
         rank, lateness.calls, compared, duration_text(lateness.total),
         duration_text(static_cast<double>(lateness.most)), place.call->sequence,
@@ -288,9 +288,10 @@ std::vector<std::string> align(std::vector<FlightRecord>& records) {
       shift = std::clamp<std::int64_t>(0, bounds.least, bounds.most);
     }
     if (shift == 0) continue;
-    shifted.push_back(fmt::format("The clock of {} is {} {} that of {}; its times are corrected.",
-                                  record.host, duration_text(std::abs(static_cast<double>(shift))),
-                                  shift > 0 ? "behind" : "ahead of", reference));
+    shifted.push_back(fmt::format(
+        "The clock of {} is {} {} that of {}; the times in the records of {} are corrected.",
+        record.host, duration_text(std::abs(static_cast<double>(shift))),
+        shift > 0 ? "behind" : "ahead of", reference, record.host));
   }
   for (FlightRecord& record : records) {
     const auto shift = shifts.find(record.host);

@@ -175,8 +175,8 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
         fmt::format("{} where rank {} called {}", theirs, channels_.group().rank, describe(*mine)));
   }
   if (frame.kind != FrameKind::collective || frame.call.sequence != task_->call.sequence) {
-    throw CorruptionError(fmt::format("rank {} sent an unexpected message of {}", peer.plan->peer,
-                                      describe(frame.call)));
+    throw CorruptionError(fmt::format("rank {} sent an unexpected message of the call {}",
+                                      peer.plan->peer, describe(frame.call)));
   }
   const bool known = frame.message < peer.plan->receives.size();
   const std::size_t expected =

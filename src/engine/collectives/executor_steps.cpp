@@ -232,10 +232,10 @@ GroupRank Executor::maker_of(const Step& fold, int operand) const {
 }
 
 void Executor::throw_undecodable(GroupRank maker) const {
-  throw CorruptionError(
-      fmt::format("rank {} sent invalid blocks of {}: its memory or the network path from it is "
-                  "faulty; set MCCL_TRANSPORT_CRC=1 to find out which",
-                  maker, name_of(task_->call.coding.codec)));
+  throw CorruptionError(fmt::format(
+      "rank {} sent data that is not valid in the codec {}: the memory of that rank or "
+      "the network path from that rank is faulty; set MCCL_TRANSPORT_CRC=1 to find out which",
+      maker, name_of(task_->call.coding.codec)));
 }
 
 }  // namespace mccl::engine

@@ -135,7 +135,8 @@ Call call_of(std::span<const std::byte, node::kLabelBytes> label) {
   std::memcpy(&code, label.data(), sizeof code);
   const std::optional<Call> call = decode(code);
   if (!call) {
-    throw CorruptionError("shared memory: a neighbour's description of its call is invalid");
+    throw CorruptionError(
+        "shared memory: another rank of this host sent an invalid description of a call");
   }
   return *call;
 }

@@ -128,7 +128,7 @@ void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Pla
   for (Place place = next(peer, from); place < transports_.size(); place = next(peer, place + 1)) {
     if (const std::string* const declined = declined_ahead(peer, key, place)) {
       reason = *declined;
-      warn(peer, place, "that rank declined it: " + reason);
+      warn(peer, place, "that rank declined the link: " + reason);
       continue;
     }
     Making made;
@@ -232,7 +232,7 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
     making_.erase(found);
     return;
   }
-  warn(peer, place, "that rank declined it: " + message.failure.reason);
+  warn(peer, place, "that rank declined the link: " + message.failure.reason);
   make(peer, channels, message.key, place + 1, message.failure.reason);
 }
 
@@ -350,8 +350,8 @@ void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) con
   const Place other = next(peer, place + 1);
   const std::string_view name = transports_[place]->name();
   if (other < transports_.size()) {
-    log_.warn("no link to rank {} over {}, so {} is tried next: {}", peer, name,
-              transports_[other]->name(), reason);
+    log_.warn("no link to rank {} over {}: {}. The next attempt uses {}", peer, name, reason,
+              transports_[other]->name());
   } else {
     log_.warn("no link to rank {} over {}: {}", peer, name, reason);
   }

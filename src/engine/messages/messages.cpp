@@ -237,7 +237,7 @@ std::string Messages::why_late(const Operation& late) const {
         "may be in flight, and each message counts {} bytes more than its size",
         kEagerCredit, kEagerOverhead);
   }
-  return "and its receiver has not read all of it";
+  return "and its receiver has not read the whole message";
 }
 
 std::shared_ptr<Operation> Messages::cancel(Operation& operation) {

@@ -129,7 +129,7 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
   const bool has_payload = frame.kind == FrameKind::eager || frame.kind == FrameKind::data;
   if (frame.kind == FrameKind::collective) refuse(rank, "sent a collective's data as a message");
   if (frame.kind != FrameKind::data && &state != &peer.lanes.front()) {
-    refuse(rank, "announced a message on a link that carries pieces only");
+    refuse(rank, "announced a message on a link that carries only pieces of messages");
   }
   if (!has_payload && frame.payload_bytes != 0) {
     refuse(rank, fmt::format("sent {} bytes with an announcement, which has no payload",

@@ -240,8 +240,10 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   const auto destination = static_cast<Destination>(newcomer.key.rail);
   const auto inlet = inlets_.find(destination);
   if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
-    log_.warn("rank {} asked for a relay to rank {}, but there is no such rank or destination",
-              newcomer.peer, rank);
+    log_.warn(
+        "rank {} asked this rank to relay a connection to rank {}, but the job has no such rank, "
+        "or the requested service (links or store) is unknown; the connection is closed",
+        newcomer.peer, rank);
     return;
   }
   const auto to = static_cast<int>(rank);

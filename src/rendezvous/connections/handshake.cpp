@@ -244,12 +244,11 @@ bool Handshake::choose_secret(std::string_view key_file) {
     secret_ = same_user_secret(*key, self_.port);
     return true;
   } else {
-    refuse(
-        Refusal::proof,
-        fmt::format("it has no job key, so it accepts only processes of its own user and host. "
-                    "Rank {} cannot read its key file (the two processes run on different hosts, "
-                    "as different users or in different containers); {}",
-                    self_.rank, kHowToMakeAKey));
+    refuse(Refusal::proof,
+           fmt::format("it has no job key, so it accepts only processes of its own user and host. "
+                       "Rank {} cannot read the key file of that process (the two processes run on "
+                       "different hosts, as different users or in different containers); {}",
+                       self_.rank, kHowToMakeAKey));
   }
   return false;
 }

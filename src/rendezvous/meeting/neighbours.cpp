@@ -357,10 +357,11 @@ node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
   agreed.nodes = parse_ranks(exchange.decide("neighbours", join(mine), decide), size);
   if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
     throw CorruptionError(
-        fmt::format("rank 0 assigned nodes to {} of {} ranks", agreed.nodes.size(), size));
+        fmt::format("rank 0 assigned node numbers to {} of {} ranks", agreed.nodes.size(), size));
   }
   if (!numbered_in_order(agreed.nodes)) {
-    throw CorruptionError("rank 0 assigned nodes that are not numbered in order");
+    throw CorruptionError(
+        "rank 0 assigned nodes that are not numbered in the order of their first ranks");
   }
   std::erase_if(found, [&](const auto& entry) {
     return agreed.nodes.empty() ||
@@ -382,8 +383,8 @@ void warn_of_missing_neighbours(const node::SharedMemory& found, int rank,
   }
   if (missing.empty()) return;
   log.warn(
-      "this rank shares no memory with these ranks of the same host (another container or user, or "
-      "no memory left), and uses another transport instead: {}",
+      "this rank shares no memory with these ranks of the same host: {} (another container or "
+      "user, or no memory left). It reaches them through another transport",
       fmt::join(missing, ", "));
 }
 

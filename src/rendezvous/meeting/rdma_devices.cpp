@@ -50,8 +50,10 @@ void add_to(std::string& list, WorldRank rank) {
 void warn_of_unused(const Log& log, const Card& card) {
   for (const auto& device : card.devices) {
     if (!device.why.empty())
-      log.warn("the RDMA device {} of this host is not used, although its other devices are: {}",
-               device.name, device.why);
+      log.warn(
+          "the RDMA device {} of this host is not used: {} (other RDMA devices of this host are "
+          "used)",
+          device.name, device.why);
   }
 }
 
@@ -83,7 +85,8 @@ void require_everywhere(const RdmaOptions& o) {
     }
     if (!reaches_any) {
       refuse(o, rank, WorldRank(rank.number() == 0 ? 1 : 0),
-             fmt::format("the table of devices names no device between rank {} and any other rank",
+             fmt::format("the RDMA device table (MCCL_RDMA_DEVICE) names no device that joins rank "
+                         "{} to another rank",
                          rank));
     }
   }

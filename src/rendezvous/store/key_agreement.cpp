@@ -130,8 +130,9 @@ std::string take(const KeyAgreement& agreement) {
   const std::string_view kind = next_part(rest, '\n');
   if (kind != kPublished && kind != kRefused) {
     if (!own)
-      interfered(agreement.rank,
-                 "the store claims that this rank read rank 0's key file, but it did not");
+      interfered(
+          agreement.rank,
+          "the store claims that this rank read rank 0's key file, but this rank did not read it");
     return *own;
   }
   std::string key(next_part(rest, '\n'));
@@ -139,7 +140,8 @@ std::string take(const KeyAgreement& agreement) {
   while (own && !rest.empty()) {
     if (next_part(rest, ' ') == std::to_string(agreement.rank))
       interfered(agreement.rank,
-                 "the store claims that this rank cannot read rank 0's key file, but it can");
+                 "the store claims that this rank cannot read rank 0's key file, but this rank can "
+                 "read it");
   }
   if (kind == kRefused || keyless_of(agreement.config) == Keyless::same_user)
     refuse_without_key(agreement, who);

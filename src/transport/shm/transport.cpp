@@ -59,10 +59,10 @@ class ShmTransport final : public Transport {
   Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) override {
     const bool is_answer = blob.empty();
     if (is_answer != offered_.contains({peer, key})) {
-      throw CorruptionError(
-          fmt::format("rank {} {}", peer,
-                      is_answer ? "accepts a link that was not offered"
-                                : "offers a link instead of accepting the one offered to it"));
+      throw CorruptionError(fmt::format(
+          "rank {} {}", peer,
+          is_answer ? "accepts a link that was not offered"
+                    : "offers a link instead of accepting the link that this rank offered"));
     }
     Making made;
     if (is_answer) {

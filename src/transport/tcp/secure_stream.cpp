@@ -241,7 +241,8 @@ SecureStream::State SecureStream::confirm() {
   if (!std::exchange(is_proof_sent_, true)) {
     const Key proof = proof_of(role_);
     std::span<const std::byte> rest = proof;
-    if (!encrypt(rest) || !rest.empty()) return fail("this end's proof of the key cannot be sent");
+    if (!encrypt(rest) || !rest.empty())
+      return fail("the proof that this end knows the key cannot be sent");
   }
   while (proof_received_ < their_proof_.size()) {
     const auto [bytes, error] = receive(std::span(their_proof_).subspan(proof_received_));
@@ -252,7 +253,9 @@ SecureStream::State SecureStream::confirm() {
   }
   const Key expected = proof_of(role_ == Role::client ? Role::server : Role::client);
   if (CRYPTO_memcmp(expected.data(), their_proof_.data(), expected.size()) == 0) return State::open;
-  return fail("the encrypted connection and the handshake before it end at different processes");
+  return fail(
+      "the encrypted connection and the handshake before it end at different processes; "
+      "another process may be intercepting the connection");
 }
 
 SecureStream::Key SecureStream::proof_of(Role role) const {
@@ -264,7 +267,8 @@ SecureStream::Key SecureStream::proof_of(Role role) const {
                                  kProofLabel.size(), nullptr, 0, 0) != 1 ||
       HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()), covered.data(), covered.size(),
            reinterpret_cast<unsigned char*>(proof.data()), &length) == nullptr) {
-    throw Error("OpenSSL cannot compute the proof of the key of an encrypted connection");
+    throw Error(
+        "OpenSSL cannot compute the proof that this rank knows the key of an encrypted connection");
   }
   return proof;
 }

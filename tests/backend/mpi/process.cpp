@@ -37,7 +37,7 @@ void a_member_that_has_given_up_is_not_waited_for(Context& context) {
     ADD_FAILURE() << "the group was made";
   } catch (const TimeoutError& error) {
     const std::string said = error.what();
-    EXPECT_NE(said.find("group 'some': not all ranks of the group created it in time"), said.npos)
+    EXPECT_NE(said.find("group 'some': not all of its ranks created the group in time"), said.npos)
         << said;
     EXPECT_NE(said.find(is_first_to_go ? "waiting for" : "failed on rank 1"), said.npos) << said;
   }

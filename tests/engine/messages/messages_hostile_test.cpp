@@ -198,7 +198,7 @@ TEST_F(HostileMessages, AnAnnouncementOnALinkForPieces) {
   HostilePeer peer(victim_, 2);
   wait_for_bytes();
   peer.send(eager(1, kBytes), std::span(junk_).first(kBytes), 1);
-  expect_refusal("a link that carries pieces only");
+  expect_refusal("a link that carries only pieces of messages");
 }
 
 /// Rank 0 has granted a message of three pieces.

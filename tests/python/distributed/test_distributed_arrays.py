@@ -199,7 +199,7 @@ def test_unsupported_dtypes_are_refused(alone, x):
         ),
         (
             lambda w, x: w.all_gather(x, counts=[-4]),
-            "counts has -4; every number of rows must be at least 0",
+            "counts contains -4; every number of rows must be at least 0",
         ),
         (lambda w, x: w.all_gather(x, counts=[3]), "x has 4 rows .* expected 3"),
         (lambda w, x: w.reduce_scatter(x, counts=[5]), "x has 4 rows .* expected 5"),

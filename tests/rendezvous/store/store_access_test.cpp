@@ -78,7 +78,7 @@ TEST(StoreAccess, AnotherUserOfTheHostNeitherJoinsNorDisturbs) {
         return std::string("cannot become another user");
       return set_value(address, 1, {.keyless = keyless}, 300ms);
     });
-    EXPECT_THAT(said, HasSubstr("cannot read its key file"));
+    EXPECT_THAT(said, HasSubstr("cannot read the key file of that process"));
     EXPECT_THAT(said, HasSubstr(kCommand));
   }
   EXPECT_EQ(in_child([&] { return set_value(address, 1, {}, kAccessLimit); }), "done");

@@ -29,9 +29,11 @@ Decoded decode(std::span<const std::byte> message, std::uint64_t token, std::siz
     found.fault = fmt::format("a message header announces {} bytes, but {} follow", header.bytes,
                               message.size() - kHeaderBytes);
   } else if (carries != (header.bytes != 0)) {
-    found.fault =
-        fmt::format("it sent a message of kind {} with {} bytes, which this kind must not have",
-                    header.kind, header.bytes);
+    found.fault = carries ? "it sent a data message without data"
+                          : fmt::format(
+                                "it sent a message of kind {} with {} bytes of data, but this kind "
+                                "carries none",
+                                header.kind, header.bytes);
   }
   return found;
 }

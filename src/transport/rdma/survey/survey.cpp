@@ -37,7 +37,8 @@ ConfiguredDevices wanted_devices(const Config& config, WorldRank rank, int size)
   if (setting.find('/') == setting.npos) {
     if (!config.rdma_ring) return {names_in(setting), {}};
     throw InvalidArgument(
-        "MCCL_RDMA_RING is set, but MCCL_RDMA_DEVICE is not the path of a table of RDMA devices");
+        "MCCL_RDMA_RING is set, but MCCL_RDMA_DEVICE is not the path of a table of RDMA devices; "
+        "give the path of a table, or unset MCCL_RDMA_RING");
   }
   ConfiguredDevices wanted;
   DeviceTable table = read_device_table(setting, size);
@@ -58,9 +59,9 @@ ConfiguredDevices wanted_devices(const Config& config, WorldRank rank, int size)
 
 void require_few(const ConfiguredDevices& wanted, WorldRank rank) {
   if (wanted.names.size() <= kMostDevices) return;
-  throw InvalidArgument(
-      fmt::format("MCCL_RDMA_DEVICE: expected at most {} devices of one rank; found {} of rank {}",
-                  kMostDevices, wanted.names.size(), rank));
+  throw InvalidArgument(fmt::format(
+      "MCCL_RDMA_DEVICE: expected at most {} devices for each rank; found {} for rank {}",
+      kMostDevices, wanted.names.size(), rank));
 }
 
 /// On macOS, rc is used only if the setting requests it, because Apple's devices support only uc.
@@ -298,8 +299,9 @@ std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Ca
   const std::vector<std::size_t> mine = leading_to(here, peer);
   const std::vector<std::size_t> theirs = leading_to(there, self);
   if (mine.empty() || theirs.empty()) {
-    throw Error(fmt::format("the table of devices names no device from rank {} to rank {}",
-                            mine.empty() ? self : peer, mine.empty() ? peer : self));
+    throw Error(fmt::format(
+        "the RDMA device table (MCCL_RDMA_DEVICE) names no device on rank {} that leads to rank {}",
+        mine.empty() ? self : peer, mine.empty() ? peer : self));
   }
   std::vector<std::size_t> rails;
   std::vector<std::string> faults;
