@@ -50,8 +50,7 @@ void check_cable(const ResolvedEnd& a, const ResolvedEnd& b, std::vector<Finding
   } else if (!has_a) {
     findings.push_back({"cable-without-address", Severity::note, "a cable has no addresses", where,
                         "MLX's backends cannot use the cable; MCCL uses its IPv6 link-local "
-                        "addresses, but only if the ranks can connect over another network at "
-                        "start-up",
+                        "addresses, but only if the ranks can first connect over another network",
                         "mccl config --auto-setup gives both ends an address"});
   } else if (!share_a_network(*a.interface, *b.interface)) {
     findings.push_back(

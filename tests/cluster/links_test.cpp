@@ -81,7 +81,7 @@ TEST(ThunderboltLinks, ReportCablesToUnknownComputers) {
   ASSERT_THAT(findings, SizeIs(3));
   EXPECT_THAT(findings[0].what, HasSubstr("not one of these hosts"));
   EXPECT_THAT(findings[1].what, HasSubstr("another port of the same host"));
-  EXPECT_THAT(findings[2].what, HasSubstr("that the other end does not detect"));
+  EXPECT_THAT(findings[2].what, HasSubstr("that the port at the other end does not detect"));
 }
 
 TEST(JoinedBy, TwoEndsAreACableAndMoreANetwork) {

@@ -10,12 +10,8 @@ import torch
 import torch.distributed as dist
 from fake_device import load, watched
 
-pytestmark = pytest.mark.parametrize(
-    "pool",
-    ["shared", pytest.param("private", marks=pytest.mark.long)],
-    indirect=True,
-    scope="module",
-)
+POOLS = ["shared", pytest.param("private", marks=pytest.mark.long)]
+pytestmark = pytest.mark.parametrize("pool", POOLS, indirect=True, scope="module")
 
 TYPES = [
     torch.bool,
