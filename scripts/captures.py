@@ -121,8 +121,8 @@ def main() -> None:
         captured = {**capture_waiting(Path(name)), **capture_top(Path(name))}
     page = PAGE.read_text()
     for name, text in captured.items():
-        block = re.compile(rf"(<!-- capture: {name} -->\n+```text\n).*?(\n```)", re.S)
-        page, count = block.subn(lambda at, text=text: at[1] + text.rstrip() + at[2], page)
+        block = re.compile(rf"(<!-- capture: {name} -->\n+```text\n).*?(```)", re.S)
+        page, count = block.subn(lambda at, text=text: f"{at[1]}{text.rstrip()}\n{at[2]}", page)
         if count != 1:
             sys.exit(f"captures: {PAGE.name} has {count} blocks for {name}, but must have one")
     PAGE.write_text(page)
