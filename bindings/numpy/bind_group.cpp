@@ -42,7 +42,7 @@ Args:
     op, out, wait, timeout, compression: See Group.
 
 Returns:
-    The result, of x's shape and dtype: `out` if it is given. With wait=False: a Work. The bits are
+    The result, of x's shape and dtype: `out` if it is given. With wait=False, a Work. The bits are
     the same on every rank. Integer sums wrap; avg of integers truncates toward zero.)";
 
 constexpr const char* kBroadcast = R"(Sends the root's array to all ranks.
@@ -53,7 +53,7 @@ Args:
     out, wait, timeout: See Group.
 
 Returns:
-    The root's values, of x's shape: `out` if it is given. With wait=False: a Work.)";
+    The root's values, of x's shape: `out` if it is given. With wait=False, a Work.)";
 
 constexpr const char* kReduce = R"(Reduces the arrays of all ranks; the root gets the result.
 
@@ -64,7 +64,7 @@ Args:
     out: See Group; used on the root only.
 
 Returns:
-    The result on the root, None elsewhere. With wait=False: a Work with that result.)";
+    The result on the root, None elsewhere. With wait=False, a Work with that result.)";
 
 constexpr const char* kAllGather =
     R"(Concatenates the arrays of all ranks along the first axis, in rank order.
@@ -77,7 +77,7 @@ Args:
         many rows as this rank.
 
 Returns:
-    An array of shape (rows of all ranks, ...). With wait=False: a Work.)";
+    An array of shape (rows of all ranks, ...). With wait=False, a Work.)";
 
 constexpr const char* kGather =
     R"(Concatenates the arrays of all ranks as all_gather does, on the root only.
@@ -91,7 +91,7 @@ Args:
         many rows as this rank.
 
 Returns:
-    An array of shape (rows of all ranks, ...) on the root, None elsewhere. With wait=False: a Work
+    An array of shape (rows of all ranks, ...) on the root, None elsewhere. With wait=False, a Work
     with that result.)";
 
 constexpr const char* kReduceScatter =
@@ -105,7 +105,7 @@ Args:
         number of rows must be a multiple of the number of ranks.
 
 Returns:
-    This rank's rows of the result. With wait=False: a Work.)";
+    This rank's rows of the result. With wait=False, a Work.)";
 
 constexpr const char* kScatter = R"(Sends each rank its part of the root's array.
 
@@ -119,7 +119,7 @@ Args:
         number of rows must be a multiple of the number of ranks.
 
 Returns:
-    This rank's rows of the root's x. With wait=False: a Work.)";
+    This rank's rows of the root's x. With wait=False, a Work.)";
 
 constexpr const char* kAllToAll = R"(Sends part j of each rank's array to rank j.
 
@@ -132,7 +132,7 @@ Args:
     out_counts: The rows that are received from each rank. Pass both counts or neither.
 
 Returns:
-    The received parts, in rank order. With wait=False: a Work.)";
+    The received parts, in rank order. With wait=False, a Work.)";
 
 constexpr const char* kSend = R"(Sends an array to a rank, which must call recv.
 
@@ -145,7 +145,7 @@ Args:
     timeout: See Group.
 
 Returns:
-    None, once x may be reused. With wait=False: a Work.)";
+    None, once x may be reused. With wait=False, a Work.)";
 
 constexpr const char* kRecv = R"(Receives the oldest message that a rank has sent with a tag.
 
@@ -156,7 +156,7 @@ Args:
     wait, timeout: See Group.
 
 Returns:
-    `out`. With wait=False: a Work.)";
+    `out`. With wait=False, a Work.)";
 
 constexpr const char* kSplit = R"(Divides the group into one new group per color. A collective.
 

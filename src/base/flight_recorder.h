@@ -88,7 +88,9 @@ class FlightRecorder {
   /// Writes a call and returns its number. `number` is the number that an earlier write() of this
   /// call returned, or kNone for a new call. Returns a new number if the ring has overwritten the
   /// earlier entry. Must not be called by two threads at the same time.
-  std::uint64_t write(const FlightEntry& entry, std::uint64_t number = kNone) noexcept {
+  /// Always inlined, so that the entry stays in registers.
+  [[gnu::always_inline]] std::uint64_t write(const FlightEntry& entry,
+                                             std::uint64_t number = kNone) noexcept {
     const std::uint64_t next = next_.load(std::memory_order_relaxed);
     if (number == kNone || number + kCalls <= next) {
       number = next;

@@ -58,7 +58,7 @@ enum class StepKind : std::uint8_t {
   /// dst = op over `operands` adjacent regions, in order. Each has dst.count elements; the first
   /// starts at src.offset (src.count == operands * dst.count).
   fold,
-  encode,  ///< dst = src rounded to the codec; dst holds blocks
+  encode,  ///< dst = src encoded by the codec; dst holds blocks
   decode,  ///< dst = src decoded; src holds blocks that `peer`, which may be this rank, encoded
   /// dst = sum of `operands` adjacent coded regions, one per rank or per node. Each has dst.count
   /// elements padded to whole blocks; the first starts at src.offset. The sum is rounded again if

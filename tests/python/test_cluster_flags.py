@@ -71,7 +71,7 @@ def test_more_hosts_than_files_are_refused_before_any_is_queried(command: str):
     error = json.loads(done.stdout)["error"]
     assert (
         "querying 300 hosts in parallel needs 9" in error
-        and "may have 200; raise the limit" in error
+        and "may open 200; raise the limit" in error
     )
     assert "no-such-host" not in done.stderr
 

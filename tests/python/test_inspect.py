@@ -58,7 +58,7 @@ def test_dump_prints_the_calls_of_a_running_process(job, tmp_path):
     records = [record_of(pid) for pid in job]
     assert sorted(record["rank"] for record in records) == [0, 1]
     assert len({record["job"] for record in records}) == 1
-    last = records[0]["calls"][-1]
+    last = [call for call in records[0]["calls"] if call["state"] == "done"][-1]
     assert (last["call"], last["bytes"], last["state"]) == ("all_reduce", 1 << 20, "done")
     file = tmp_path / "record.json"
     run("dump", job[0], "-o", file)
@@ -243,8 +243,10 @@ def test_a_call_is_recorded_with_its_line_of_python(tmp_path):
     assert done.returncode != 0
     for text in ("# first", "world.broadcast"):
         assert done.stdout.count(line_of(text, LINES)) == 2, done
-    assert f"instead of the call at {line_of('# rank 0', LINES)}" in done.stderr, done.stderr
-    assert f"instead of the call at {line_of('# rank 1', LINES)}" in done.stderr, done.stderr
+    # A rank notices the difference itself, or hears of it first from the other rank.
+    lines = [line_of(text, LINES) for text in ("# rank 0", "# rank 1")]
+    noticed = sum(done.stderr.count(f"instead of the call at {line}") for line in lines)
+    assert noticed == 2, done.stderr
 
 
 TORCH_LINES = """

@@ -443,7 +443,7 @@ def test_four_hundred_ranks_have_files_enough_and_the_shells_limit():
     done = run("-n", 400, "--no-prefix", *SH, "ulimit -Sn", before=limited)
     assert done.stdout == "256\n" * 400
     refused = run("-n", 400, "true", before=("prlimit", "--nofile=256:512"), status=1)
-    assert re.search(r"a job of 400 ranks needs \d+ open files, .* may have 512", refused.stderr)
+    assert re.search(r"a job of 400 ranks needs \d+ open files, .* may open 512", refused.stderr)
 
 
 def test_a_stray_process_does_not_delay_the_end_of_the_job(mark: str):

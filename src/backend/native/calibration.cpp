@@ -56,6 +56,8 @@ constexpr int kComputedTimes = 4;
 /// Size in bytes of the messages with which the rate of a link is measured. Sending one takes only
 /// some milliseconds even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
+/// Smallest share of the time of these bytes that counts as transmission; the rest is latency.
+constexpr double kLeastTransmission = 0.25;
 
 /// A measured fact. If `unit` is not empty, the fact is logged, multiplied by `scale`.
 struct MeasuredFact {
@@ -184,8 +186,10 @@ class Calibration {
     const double small = time_of(4, 10, [&] { there_and_back(group, data, 1, 1); });
     const double large = time_of(1, 2, [&] { there_and_back(group, data, kStream, 1); });
     (engine_->is_one_node() ? measured.shared_latency_s : measured.latency_s) = small / 2;
+    // If ranks share a core, a small message may appear to take as long as a large one.
+    const double transmission = std::max(large - small, large * kLeastTransmission);
     (engine_->is_one_node() ? measured.shared_bytes_per_s : measured.bytes_per_s) =
-        kStream / std::max(1e-9, large - small);
+        kStream / std::max(1e-9, transmission);
     if (!share_node(pair)) measured.message_work_s = message_work(pair);
   }
 

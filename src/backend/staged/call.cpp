@@ -168,8 +168,6 @@ void StagedCall::help(Clock::time_point deadline) {
     }
     if (!try_finish()) backoff.pause();
   }
-  // The thread that ended the call may not have marked it done yet.
-  if (!done() && over && deadline == Clock::time_point::max()) sleep_until_done(deadline);
 }
 
 }  // namespace mccl::staged

@@ -20,8 +20,8 @@ inline bool needs_stage(const Request& request, const CallOptions& options) {
 }
 
 /// Holds the pinned memory of one call, and the HostBounce that copies data to that memory and
-/// back. A call on host memory that only waits for a fence needs no memory and no HostBounce. Not
-/// thread-safe.
+/// back. A call on host memory has a Stage only to wait for its fence, and then uses neither pinned
+/// memory nor a HostBounce. Not thread-safe.
 class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into a request on host memory. The device copies the input to

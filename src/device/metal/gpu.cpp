@@ -144,7 +144,10 @@ class MetalGpu final : public Accelerator {
     throw Error(fmt::format("{}: cannot allocate device memory on Metal; use an MTLBuffer", name_));
   }
   std::unique_ptr<Queue> make_queue() override {
-    throw Error(fmt::format("{} does not support queues that wait for the host", name_));
+    throw Error(fmt::format(
+        "{}: cannot make a queue whose operations wait for the host; only CUDA devices have such "
+        "queues",
+        name_));
   }
   std::unique_ptr<HostBounce> make_bounce() override {
     return std::make_unique<BlitBounce>(driver_, pinned_);

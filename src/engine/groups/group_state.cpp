@@ -57,9 +57,9 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
                  [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
       statuses_(membership_.members.size()) {}
 
-/// The flight record lists these collectives under a separate group, because they are numbered
-/// separately. The numbers of all other collectives are compared between ranks, so these
-/// collectives must not take any.
+/// Records a collective that a GPU carries out without the host. The flight record lists such
+/// collectives under a separate group, because they are numbered separately: ranks compare the
+/// numbers of all other collectives, so these must not use up any.
 void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
                                  const CallSite* site) noexcept {
   FlightRecorder& recorder = around_.completions.recorder();

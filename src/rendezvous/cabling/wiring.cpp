@@ -25,8 +25,7 @@ using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// Time for which a departing rank waits for the ranks whose connections it relays before it logs
-/// that it is waiting.
+/// A departing rank waits this long for ranks whose connections it relays before it logs the wait.
 constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
@@ -213,9 +212,9 @@ void Wiring::take(Newcomer& newcomer) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
-      // After the agreement, a connection for a cable is closed. It comes from a restarted process,
-      // which must not learn what its predecessor had agreed on, or from a rank that probes whether
-      // this rank is alive.
+      // After the agreement, a connection for a cable is closed. It comes from a rank that probes
+      // whether this rank is alive, or from a restarted process, which must not learn the
+      // agreement.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -283,11 +282,9 @@ void Wiring::agreed() {
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
 }
 
-/// Repeats a cable as often as the hostfile lists its address with different ports, because some
-/// networks are faster with several connections.
+/// Repeats a cable for each port that the hostfile lists for its address: several connections.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Hosts are compared without scopes, which differ between the two ranks. Both ranks therefore
-  // compute the same number of rails.
+  // Compares hosts without scopes, which differ between ranks, so that both get the same result.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(
@@ -362,8 +359,7 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Called in the child of a fork, where the thread does not exist. Unlocks the mutex that
-/// before_fork() has locked.
+/// Called in the child of a fork, which has no such thread. Unlocks what before_fork() has locked.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

@@ -157,8 +157,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
-  // The first byte shows whether the other side is an acceptor. Two dialers, or a dialer and an
-  // echo server, would otherwise both wait for the rest of a challenge.
+  // The first byte shows whether the other side accepts: two dialers would wait for each other.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo server?)");

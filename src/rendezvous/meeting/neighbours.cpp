@@ -142,7 +142,7 @@ class NeighbourSearch {
     return introduced;
   }
 
-  /// Adds the rank that was introduced to found_. Throws Error if its memory cannot be mapped.
+  /// Adds the introduced rank to found_. Throws Error if the rank's arena cannot be mapped.
   void remember(Introduced introduced) {
     node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
                               std::move(introduced.passed[1])};
@@ -361,7 +361,9 @@ node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
   }
   if (!numbered_in_order(agreed.nodes)) {
     throw CorruptionError(
-        "rank 0 assigned nodes that are not numbered in the order of their first ranks");
+        "rank 0 assigned invalid node numbers: nodes must be numbered from 0, in the order of "
+        "their "
+        "lowest ranks, and some ranks must share a node");
   }
   std::erase_if(found, [&](const auto& entry) {
     return agreed.nodes.empty() ||

@@ -205,10 +205,11 @@ void RdmaTransport::progress(std::vector<LinkEvent>& events) {
   }
 }
 
-/// Appends an event and returns true if the link is complete or has failed. If this end lacks the
-/// last greeting, the other end may still consider the link open. The other end may report within
-/// kTidying that it uses another transport. Without such a report, this end returns the link as a
-/// broken one, so that the users at both ends see the error.
+/// Appends an event and returns true if the link is set up or has failed. If the last message of
+/// the connection set-up has not arrived, the other end may already consider the link open. This
+/// function then waits up to kTidying for a report that the other end uses another transport.
+/// Without such a report, it returns the link in a broken state, so that the users at both ends get
+/// the error.
 bool RdmaTransport::settle(const Place& place, Begun& begun, Clock::time_point now,
                            std::vector<LinkEvent>& events) {
   if (begun.connected) begun.pair->poll();

@@ -22,9 +22,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Approximate number of bytes of encrypted records that one system call sends or receives. Few
-/// enough for the records to stay in the processor's cache between encryption and the copy into the
-/// kernel.
+/// Approximate number of bytes of encrypted records per system call: few enough to stay in the
+/// processor's cache between encryption and the copy into the kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Payload of a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
@@ -336,8 +335,7 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
     const int error = error_of(result);
     if (!would_block(error)) continue;
     if (!has_input()) return {got, got > 0 ? 0 : error};
-    // A correct peer seldom replaces its key. Without this limit, a peer that only replaces its key
-    // would occupy this thread forever.
+    // Without this limit, a peer that only replaces its key would occupy this thread forever.
     if (++empty_records > kMostEmptyRecords) broken_ = EBADMSG;
   }
   return {got, got > 0 ? 0 : broken_};

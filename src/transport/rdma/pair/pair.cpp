@@ -13,8 +13,7 @@ namespace {
 /// message number of a send.
 constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
 constexpr std::uint32_t kPacketMask = 0xffffff;
-/// Requested maximum size, in bytes, of inline messages: enough for a small message with its
-/// header.
+/// Requested maximum size of inline messages in bytes: a small message with its header.
 constexpr std::uint32_t kInlineBytes = 256;
 constexpr std::chrono::milliseconds kHelloAgain{100};
 /// uc only: data that is still outstanding after this time may be lost, so this end sends a probe.
@@ -89,8 +88,7 @@ void Pair::post_receive(std::uint32_t slot) {
   if (error != 0) blame_device("rejects a receive", error);
 }
 
-/// Ends the pair because its device failed. `does` is the failure as text for the error message:
-/// "rejects a send".
+/// Ends the pair because its device failed. `does` is what failed, such as "rejects a send".
 void Pair::blame_device(const char* does, int error) {
   end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
