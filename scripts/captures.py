@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 PAGE = Path(__file__).parents[1] / "docs" / "inspect.md"
 #: Rank 1 stops to make calls after the first eleven.
 LATE = """
@@ -58,22 +60,23 @@ def output(*words: object) -> str:
 
 
 @contextmanager
-def job(program: str, ranks: int, folder: Path) -> Iterator[None]:
-    """Runs `program` on `ranks` ranks."""
+def job(program: str, ranks: int, folder: Path) -> Iterator[int]:
+    """Runs `program` on `ranks` ranks, and returns the process of the launcher."""
     script = folder / "job.py"
     script.write_text(program)
     words = ["mccl", "launch", "-n", str(ranks), sys.executable, script]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:
         try:
-            yield
+            yield launcher.pid
         finally:
             launcher.terminate()
 
 
-def pending() -> dict | None:
-    """Returns the status of a job whose rank 0 has waited for five seconds."""
+def pending(launcher: int) -> dict | None:
+    """Returns the status of a launcher's job once a rank has waited for five seconds."""
     status = json.loads(output("mccl", "status", "--json") or "{}")
-    for rank in status.get("ranks", []):
+    own = {child.pid for child in psutil.Process(launcher).children(recursive=True)}
+    for rank in (each for each in status.get("ranks", []) if each["pid"] in own):
         for group in rank.get("groups", []):
             if any(call["waited_s"] > 4.5 for call in group["pending"]):
                 return status
@@ -82,8 +85,8 @@ def pending() -> dict | None:
 
 def capture_waiting(folder: Path) -> dict[str, str]:
     """Captures mccl status and mccl trace while a rank is late."""
-    with job(LATE, 2, folder):
-        status = wait_until(pending)
+    with job(LATE, 2, folder) as launcher:
+        status = wait_until(lambda: pending(launcher))
         pids = [rank["pid"] for rank in status["ranks"]]
         shown = output("mccl", "status", "--stuck-after", "2")
         for pid in pids:

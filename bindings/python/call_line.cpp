@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace mccl::python {
 namespace {
@@ -24,7 +25,7 @@ using Frame = std::unique_ptr<PyFrameObject, Release>;
 
 /// A position in a code object: the index of an instruction.
 struct Position {
-  const PyCodeObject* code;
+  PyCodeObject* code;
   int instruction;
   bool operator==(const Position&) const = default;
 };
@@ -38,7 +39,7 @@ struct Hash {
 /// Results of earlier searches, by code object. Keeps a reference to each code object, because
 /// another one could otherwise get the same address. Guarded by the GIL.
 struct Known {
-  std::unordered_map<const PyCodeObject*, bool> is_library;
+  std::unordered_set<const PyCodeObject*> is_library;
   std::unordered_map<Position, const CallSite*, Hash> sites;
 };
 
@@ -71,27 +72,36 @@ bool is_in_package(std::string_view file, const char* package) {
 
 /// True if the code belongs to mccl or torch, or to Python's importing machinery.
 bool is_library(const Code& code) {
-  const auto found = known().is_library.find(code.get());
-  if (found != known().is_library.end()) return found->second;
+  if (known().is_library.contains(code.get())) return true;
   const std::string_view file = file_of(code.get());
   const bool result =
       is_in_package(file, "mccl") || is_in_package(file, "torch") || file.starts_with("<frozen");
-  known().is_library.emplace(code.get(), result);
+  // The code of the program is not kept: a program that compiles code as it runs would fill the
+  // memory.
+  if (!result) return false;
+  known().is_library.insert(code.get());
   Py_INCREF(code.get());
-  return result;
+  return true;
 }
 
-const CallSite* site_of(const Code& code, PyFrameObject* frame) {
-  const Position at{code.get(), PyFrame_GetLasti(frame)};
-  const auto found = known().sites.find(at);
-  if (found != known().sites.end()) return found->second;
-  const std::string_view path = file_of(code.get());
-  const CallSite* const site = call_site(std::string(path.substr(path.rfind('/') + 1)) + ":" +
-                                         std::to_string(PyFrame_GetLineNumber(frame)));
+/// Returns the name of the code's file without its folder. Replaces control characters, because
+/// errors show the name.
+std::string file_name_of(const PyCodeObject* code) {
+  const std::string_view path = file_of(code);
+  std::string name(path.substr(path.rfind('/') + 1));
+  for (char& each : name)
+    if (static_cast<unsigned char>(each) < ' ' || each == '\x7f') each = '?';
+  return name.empty() ? "?" : name;
+}
+
+/// Finds the line of a frame's current instruction, and keeps it.
+const CallSite* find_site(const Position& at, PyFrameObject* frame) {
+  const CallSite* const site =
+      call_site(file_name_of(at.code) + ":" + std::to_string(PyFrame_GetLineNumber(frame)));
   // Without this bound, a program that compiles code as it runs would fill the memory.
   if (known().sites.size() < kMostCallSites) {
     known().sites.emplace(at, site);
-    Py_INCREF(code.get());
+    Py_INCREF(at.code);
   }
   return site;
 }
@@ -105,7 +115,10 @@ const CallSite* line_of_caller() noexcept {
     Frame frame(innermost);
     for (int depth = 0; frame && depth < kMostFrames; ++depth) {
       const Code code(PyFrame_GetCode(frame.get()));
-      if (!is_library(code)) return site_of(code, frame.get());
+      const Position at{code.get(), PyFrame_GetLasti(frame.get())};
+      const auto found = known().sites.find(at);
+      if (found != known().sites.end()) return found->second;
+      if (!is_library(code)) return find_site(at, frame.get());
       frame.reset(PyFrame_GetBack(frame.get()));
     }
   } catch (const std::exception&) {

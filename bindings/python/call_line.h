@@ -12,7 +12,7 @@ namespace mccl::python {
 const CallSite* line_of_caller() noexcept;
 
 /// The same for a thread that has released the GIL: acquires it meanwhile. Returns null on a thread
-/// that Python did not call, such as a thread of torch's autograd engine.
+/// that runs no Python, such as those of torch's autograd engine for GPUs.
 const CallSite* line_of_caller_without_gil() noexcept;
 
 }  // namespace mccl::python

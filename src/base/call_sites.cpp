@@ -7,6 +7,8 @@
 #include <new>
 #include <string>
 
+#include "base/fork.h"
+
 namespace mccl {
 namespace {
 
@@ -17,11 +19,17 @@ struct KeptSite {
   const CallSite site;
 };
 
-/// Readers take no lock, so that a child of a fork can read while a thread of its parent held it.
+/// Guards Table::kept, and the places that are added. Readers take no lock.
+std::mutex& mutex_of_call_sites() {
+  static std::mutex* const mutex = new std::mutex;
+  return *mutex;
+}
+
 struct Table {
-  std::mutex mutex;
-  std::uint16_t kept = 0;  // guarded by mutex
-  /// Indexed by number. A place is written once, with mutex held, and never freed.
+  Table() { hold_while_forking<mutex_of_call_sites>(); }
+
+  std::uint16_t kept = 0;  // guarded by mutex_of_call_sites()
+  /// Indexed by number. A place is written once, and never freed.
   std::array<std::atomic<const KeptSite*>, kMostCallSites + 1> sites{};
 };
 
@@ -35,7 +43,7 @@ Table& table() {
 const CallSite* call_site(std::string_view text) noexcept {
   try {
     Table& all = table();
-    const std::lock_guard lock(all.mutex);
+    const std::lock_guard lock(mutex_of_call_sites());
     for (std::uint16_t number = 1; number <= all.kept; ++number) {
       const KeptSite* const found = all.sites[number].load(std::memory_order_relaxed);
       if (found->text == text) return &found->site;

@@ -215,10 +215,11 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void refuse_in_child() const;
 
   // Defined in engine_at_once.cpp:
+  std::chrono::microseconds longest_spin() const;
   std::unique_lock<std::mutex> lock_for(const Call& call);
   AtOnce try_at_once(GroupState& group, Task& task);
   void continue_later(const std::shared_ptr<Operation>& call);
-  [[noreturn]] void fail_at_once(GroupState& group, const Call& call, const std::exception& error);
+  [[noreturn]] void fail_at_once(GroupState& group, const Task& task, const std::exception& error);
   template <typename Advance>
   bool spin_until(bool carried, Advance advance);
   bool look_beside_safely(Clock::time_point now);

@@ -45,7 +45,7 @@ AtOnce Engine::run_at_once(const std::shared_ptr<GroupState>& group, Task& task,
   try {
     begun = std::make_shared<Operation>(std::move(task));
   } catch (const std::exception& error) {
-    fail_at_once(*group, task.call, error);
+    fail_at_once(*group, task, error);
   }
   begun->group = group;
   begun->driver = weak_from_this();
@@ -70,12 +70,16 @@ AtOnce Engine::run_at_once(const std::shared_ptr<Operation>& message) {
   }
 }
 
+std::chrono::microseconds Engine::longest_spin() const {
+  return std::min<std::chrono::microseconds>(driver_.spin(), kLongestSpin);
+}
+
 /// Acquires the progress lock for a call that its caller's thread is to run. Returns without the
 /// lock if another thread does not release it soon. The call is then submitted, and that thread
 /// runs it.
 std::unique_lock<std::mutex> Engine::lock_for(const Call& call) {
   return driver_.lock_for_caller(call.collective == Collective::send ? kSendersLockWait
-                                                                     : driver_.spin());
+                                                                     : longest_spin());
 }
 
 /// Called with the progress lock held. Advances the call for at most the time that a driver spins
@@ -114,7 +118,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   } catch (const PeerError&) {
     // The call fails again in the driver, which waits a moment for the peer to announce the reason.
   } catch (const std::exception& error) {
-    if (!group.is_carried()) fail_at_once(group, task.call, error);
+    if (!group.is_carried()) fail_at_once(group, task, error);
   }
   // A receive whose message has not arrived has had no effect, so it can still be submitted.
   if (result == AtOnce::not_yet && task.call.collective == Collective::recv) result = AtOnce::no;
@@ -145,10 +149,10 @@ void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) n
 void Engine::record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
                              const CallSite* site) noexcept {
   if (abandoned_) return;
-  const std::unique_lock lock = driver_.lock_for_caller(driver_.spin());
-  if (!lock) driver_.make_way();
-  group.record_enqueued(request, algorithm, site);
-  if (!lock) driver_.go_on();
+  if (const std::unique_lock lock = driver_.lock_for_caller(driver_.spin()))
+    return group.record_enqueued(request, algorithm, site);
+  if (const WayGuard way(driver_, Clock::now() + kLongestSpin); way)
+    group.record_enqueued(request, algorithm, site);
 }
 
 /// Called with the progress lock held. Lets the driver continue a call that has begun. If memory
@@ -158,16 +162,16 @@ void Engine::continue_later(const std::shared_ptr<Operation>& call) {
   try {
     groups_.go_on_with(call);
   } catch (const std::exception& error) {
-    fail_at_once(*call->group, call->call, error);
+    fail_at_once(*call->group, *call, error);
   }
   if (!is_collective(call->call)) driver_.wake();
 }
 
 /// Called with the progress lock held. Fails the group and throws. The progress thread runs the
 /// callbacks of the calls that end.
-void Engine::fail_at_once(GroupState& group, const Call& call, const std::exception& error) {
+void Engine::fail_at_once(GroupState& group, const Task& task, const std::exception& error) {
   driver_.wake();
-  group.fail_at_once(call, error);
+  group.fail_at_once(task, error);
 }
 
 /// Calls `advance` until it returns true. Returns false if the inbox is not empty, or after the
@@ -194,8 +198,7 @@ bool Engine::spin_until(bool carried, Advance advance) {
     // The clock is not read earlier, because reading it takes longer than waiting for a neighbour
     // that arrives at the same time.
     const Clock::time_point now = Clock::now();
-    if (looks == looks_between)
-      until = now + std::min<Clock::duration>(driver_.spin(), kLongestSpin);
+    if (looks == looks_between) until = now + longest_spin();
     if (now >= until || inbox_.waiting()) return false;
     if (looks > eager_looks) std::this_thread::yield();
   }

@@ -207,8 +207,11 @@ void Engine::prepare(Sleep& sleep) {
   groups_.for_each_active([&](GroupState& group) { group.watch(sleep); });
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
-    due_ = next_deadline();
-    sleep.until = std::min({sleep.until, due_, std::max(heart_.next_beat(), next_watch_)});
+    const Clock::time_point due = next_deadline();
+    // sleeps_too_long() compares with the sleep of the progress thread, which a caller's sleep does
+    // not end.
+    if (!driver_.caller_drives()) due_ = due;
+    sleep.until = std::min({sleep.until, due, std::max(heart_.next_beat(), next_watch_)});
   }
   if (unheard_) sleep.until = now;
   if (!groups_.idle() || !groups_.departing().empty()) {

@@ -222,11 +222,14 @@ def called():
     return world.broadcast(x, 0, wait=False)
 called().wait()
 print(*{call["site"] for call in mccl.flight_record()["calls"] if "site" in call})
-sys.stdout.flush()
-if world.rank == 0:
-    world.all_gather(x)  # rank 0
-else:
-    world.all_reduce(x)  # rank 1
+try:
+    if world.rank == 0:
+        world.all_gather(x)  # rank 0
+    else:
+        world.all_reduce(x)  # rank 1
+finally:
+    last = mccl.flight_record()["calls"][-1]
+    print(last["call"], last["state"], "at", last["site"], flush=True)
 """
 
 
@@ -245,6 +248,8 @@ def test_a_call_is_recorded_with_its_line_of_python(tmp_path):
         assert done.stdout.count(line_of(text, LINES)) == 2, done
     # A rank notices the difference itself, or hears of it first from the other rank.
     lines = [line_of(text, LINES) for text in ("# rank 0", "# rank 1")]
+    for name, line in zip(("all_gather", "all_reduce"), lines, strict=True):
+        assert f"{name} failed at {line}" in done.stdout, done
     noticed = sum(done.stderr.count(f"instead of the call at {line}") for line in lines)
     assert noticed == 2, done.stderr
 

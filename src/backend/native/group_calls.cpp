@@ -96,8 +96,10 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
                    "are exact; set MCCL_BACKEND=native to compress these sums");
   }
   device::SerialQueue& queue = *path_->queue();
-  const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
-  engine_->record_enqueued(*state_, request, way.algorithm(), options.site);
+  const auto enqueue = [&](void* stream) {
+    way.enqueue(request, stream);
+    engine_->record_enqueued(*state_, request, way.algorithm(), options.site);
+  };
   if (options.caller_waits || queue.accelerator().is_capturing(options.stream)) {
     queue.run_on(options.stream, options.stream_may_go, enqueue);
     return {};

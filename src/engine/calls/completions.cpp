@@ -64,6 +64,17 @@ void Completions::end_at_once(const Task& task, Clock::time_point begun, Cycles 
   metrics_->record(sample, kTimedEvery);
 }
 
+void Completions::fail_at_once(const Task& task) noexcept {
+  if (!counts()) return;
+  ended_calls_.add(task);
+  FlightEntry entry = task.flight_entry(FlightEntry::failed);
+  entry.started = entry.ended = nanoseconds_of(Clock::now());
+  recorder_.write(entry);
+  CallSample sample = task.sample();
+  sample.failed = true;
+  metrics_->record(sample);
+}
+
 void Completions::run(OperationList calls) const noexcept {
   for (Operation& call : calls) {
     for (const Work::Callback& callback : std::exchange(call.callbacks, {})) {

@@ -119,6 +119,9 @@ class Completions {
     std::int64_t ended = 0;
   };
   void end_at_once(const Task& task, Clock::time_point begun, Cycles cycles);
+  /// Records the failure of a call on its caller's thread. Its record shows the time of the failure
+  /// only.
+  void fail_at_once(const Task& task) noexcept;
 
   bool callbacks_wait() const { return !with_callbacks_.empty(); }
   /// Removes and returns the ended calls whose callbacks have not run.

@@ -42,6 +42,9 @@ bool Sleep::beside_data() const {
 }
 
 std::unique_lock<std::mutex> Driver::lock_for_caller(std::chrono::microseconds longest) {
+  // A caller that makes one call after another would hardly ever leave the lock to a thread in
+  // try_make_way(), which tries it only now and then.
+  if (forking_.load(std::memory_order_relaxed) > 0) return {};
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock || caller_drives()) return lock;
   ++callers_waiting_;
@@ -64,7 +67,8 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
       return;
     }
     drive(lock, &work, deadline);
-    const bool needs_driver = lock && (driven_.has_calls() || driven_.sleeps_too_long());
+    // Without the lock, another thread holds it, which may neither drive nor wake the driver.
+    const bool needs_driver = !lock || driven_.has_calls() || driven_.sleeps_too_long();
     if (lock) lock.unlock();
     if (needs_driver) wake();
     if (forking_ > 0) std::this_thread::yield();

@@ -233,16 +233,17 @@ AtOnce GroupState::begin_at_once(Task& task) {
     // After `no`, the caller submits the send, which fails again in the driver. The driver waits a
     // moment for the peer to announce the reason.
     if (task.call.collective == Collective::send) return AtOnce::no;
-    fail_at_once(task.call, error);
+    fail_at_once(task, error);
   } catch (const std::exception& error) {
-    fail_at_once(task.call, error);
+    fail_at_once(task, error);
   }
   return AtOnce::not_yet;
 }
 
-void GroupState::fail_at_once(const Call& call, const std::exception& error) {
-  fail(failure_in(call, error));
-  std::rethrow_exception(error_of(failure(), call, membership_.rank, "failed"));
+void GroupState::fail_at_once(const Task& task, const std::exception& error) {
+  around_.completions.fail_at_once(task);
+  fail(failure_in(task.call, error));
+  std::rethrow_exception(error_of(failure(), task.call, membership_.rank, "failed"));
 }
 
 AtOnce GroupState::advance_at_once(Task& task) {

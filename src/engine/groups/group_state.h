@@ -141,7 +141,7 @@ class GroupState {
   AtOnce begin_at_once(Task& task);
   /// Fails the group and throws. The other ranks have begun this call or will begin it, so they
   /// must learn of the error.
-  [[noreturn]] void fail_at_once(const Call& call, const std::exception& error);
+  [[noreturn]] void fail_at_once(const Task& task, const std::exception& error);
   /// Advances the collective or receive that begin_at_once() began. Throws errors without failing
   /// the group.
   AtOnce advance_at_once(Task& task);
