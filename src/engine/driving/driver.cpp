@@ -43,7 +43,7 @@ bool Sleep::beside_data() const {
 
 std::unique_lock<std::mutex> Driver::lock_for_caller(std::chrono::microseconds longest) {
   // A caller that makes one call after another would hardly ever leave the lock to a thread in
-  // try_make_way(), which tries it only now and then.
+  // try_make_way(), which tries to take it once per kBetweenTries.
   if (forking_.load(std::memory_order_relaxed) > 0) return {};
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock || caller_drives()) return lock;
