@@ -194,7 +194,7 @@ int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
   check_picture(flags);
   if (!flags.plot.empty() && measures && flags.rest.json.empty())
     throw InvalidArgument(
-        "--plot: add --json FILE, to which the figures in the picture are written");
+        "--plot: also give --json FILE, to which the drawn result is saved");
   if (measures) {
     const int status = measure(flags, arguments);
     const std::optional<Placement> placement =

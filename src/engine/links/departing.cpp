@@ -41,7 +41,7 @@ bool Departing::is_over(DepartingLink& departing, Clock::time_point now) const n
   const std::size_t unsent = departing.link->unsent();
   if (std::exchange(departing.unsent, unsent) > unsent) departing.moved = now;
   if (now - departing.moved >= patience_) {
-    warn(departing, "has received nothing within MCCL_CONNECT_TIMEOUT");
+    warn(departing, "has accepted no data for MCCL_CONNECT_TIMEOUT");
     return true;
   }
   if (now - departing.since < kMostPatience * patience_) return false;
@@ -61,7 +61,8 @@ void Departing::lose(WorldRank peer, transport::Loss loss) noexcept {
 void Departing::warn(const DepartingLink& departing, std::string_view why) const noexcept {
   try {
     log_.warn(
-        "rank {} {} since this rank destroyed a group: {} bytes of completed calls may be lost "
+        "rank {} {} after this rank destroyed a group: up to {} bytes of completed calls may be "
+        "lost "
         "({})",
         departing.peer, why, departing.unsent, departing.link->description());
   } catch (const std::bad_alloc&) {

@@ -132,7 +132,8 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
     refuse(rank, "announced a message on a link that carries only pieces of messages");
   }
   if (!has_payload && frame.payload_bytes != 0) {
-    refuse(rank, fmt::format("sent {} bytes with an announcement, which has no payload",
+    refuse(rank, fmt::format("sent an announcement with a payload of {} bytes, but announcements "
+                             "have no payload",
                              frame.payload_bytes));
   }
   if ((is_announcement || has_payload) &&

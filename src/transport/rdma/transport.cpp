@@ -146,8 +146,10 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
   }
   const auto chosen = choose_gids(begun.offered, offer.gids);
   if (!chosen) {
-    throw Error(fmt::format("device {} has no address of the same kind as an address of rank {}",
-                            begun.station->device().name(), peer));
+    throw Error(
+        fmt::format("device {} has no GID of the same type and IP family as a GID of rank {}; "
+                    "check MCCL_RDMA_GID, and the addresses of the ports of both devices",
+                    begun.station->device().name(), peer));
   }
   const Gid own = begun.offered[chosen->first];
   Offer answer = offer_of(begun);
