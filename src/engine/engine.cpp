@@ -52,9 +52,9 @@ constexpr std::chrono::seconds kLastArrival{5};
 /// whole core.
 constexpr std::chrono::milliseconds kBetweenLooks{1};
 constexpr std::chrono::microseconds kLookAtAPeer{20};
-/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. In larger jobs, it
-/// grows in proportion to the number of ranks, because waking many ranks of one host only to read
-/// the clock would load the host.
+/// Longest sleep while calls are pending, in a job of up to kRanksOfANap ranks. In larger jobs, the
+/// limit grows in proportion to the number of ranks, because waking many ranks of one host only to
+/// read the clock would load the host.
 constexpr std::chrono::milliseconds kLongestNap{20};
 constexpr int kRanksOfANap = 16;
 
@@ -326,8 +326,8 @@ void Engine::announce_arrival() {
   if (!awaits_arrivals_) peers_.send(WorldRank(0), {.kind = ControlKind::arrived});
 }
 
-/// True if ranks may still have to read the last values from rank 0's store, which often ends with
-/// rank 0's process.
+/// True on rank 0 while another rank may still have to read values from rank 0's store. The store
+/// often ends with rank 0's process.
 bool Engine::somebody_still_arrives() {
   if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});
@@ -360,7 +360,7 @@ void Engine::after_fork_in_parent() noexcept {
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
   if (forker_.load() != std::this_thread::get_id())
-    return;  // the parent's other threads may have left this copy in an inconsistent state
+    return;  // this thread held no locks during the fork, so this copy may be inconsistent
   try {
     links_.abandon();
     Sleep beside;

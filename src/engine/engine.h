@@ -95,8 +95,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::string status_of_others_json();
   const Log& log() const { return log_; }
   Store& store() const { return *options_.store; }
-  /// Weak reference to the store, because shutdown() may release the store while objects that use
-  /// it still exist.
+  /// Returns a weak reference, because shutdown() may release the store while objects that use the
+  /// store still exist.
   std::weak_ptr<Store> weak_store() const { return options_.store; }
   /// True if every rank set `EngineOptions::has_gpus`; false for a job of one rank.
   bool all_ranks_have_gpus() const { return met_.all_have_gpus; }
@@ -296,14 +296,15 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;
-  Clock::time_point due_;  ///< next_deadline() before the last sleep.
+  Clock::time_point due_;  ///< next_deadline() before the progress thread's last sleep.
   bool unheard_ = false;   ///< True if received control messages may still wait to be handled.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;
   Inbox::Content taken_;  ///< Taken from the inbox; empty except during take_in().
 
   Inbox inbox_;
-  /// Guarded by the inbox's lock, which is held during a fork: the child gets a consistent copy.
+  /// Guarded by the inbox's lock. The forking thread holds this lock, so the child gets a
+  /// consistent copy.
   GroupNames names_;
 
   std::optional<StatusServer> status_server_;    ///< Empty for a job of one rank.

@@ -75,8 +75,8 @@ std::chrono::microseconds Engine::longest_spin() const {
 }
 
 /// Acquires the progress lock for a call that its caller's thread is to run. Returns without the
-/// lock if another thread does not release it soon. The call is then submitted, and that thread
-/// runs it.
+/// lock if another thread does not release it soon. The caller then submits the call, and the other
+/// thread runs it.
 std::unique_lock<std::mutex> Engine::lock_for(const Call& call) {
   return driver_.lock_for_caller(call.collective == Collective::send ? kSendersLockWait
                                                                      : longest_spin());
@@ -101,7 +101,8 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   AtOnce result = AtOnce::no;
   int looks = 0;
   try {
-    // Must follow look_beside_safely(), which may clear plans that have not been used for a while.
+    // begin_at_once() looks up a plan. It must follow look_beside_safely(), which may discard plans
+    // that have not been used for a while.
     result = group.begin_at_once(task);
   } catch (...) {
     driver_.wake();

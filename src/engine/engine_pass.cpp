@@ -77,7 +77,7 @@ void Engine::attempt(GroupState& group, const std::function<void()>& action,
   try {
     action();
   } catch (const std::exception& error) {
-    group.fail(failure_of(error));  // also ends the call, if start() has queued it
+    group.fail(failure_of(error));  // also ends a call that start() has queued
     if (!operation) return;
     completions_.finish(operation, error_of(group.failure(), operation->call,
                                             group.membership().rank, "cannot start"));
@@ -208,8 +208,8 @@ void Engine::prepare(Sleep& sleep) {
   const Clock::time_point now = Clock::now();
   if (size() > 1) {
     const Clock::time_point due = next_deadline();
-    // sleeps_too_long() compares with the sleep of the progress thread, which a caller's sleep does
-    // not end.
+    // sleeps_too_long() needs the deadline for which the progress thread sleeps. A caller's sleep
+    // does not change that deadline.
     if (!driver_.caller_drives()) due_ = due;
     sleep.until = std::min({sleep.until, due, std::max(heart_.next_beat(), next_watch_)});
   }

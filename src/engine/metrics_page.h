@@ -22,8 +22,8 @@ struct RankFigures {
   FlightOrigin origin = {};
   MetricsSummary summary = {};
   EndedCalls calls = {};
-  /// Names of algorithms; element i names the algorithm that `calls.by_algorithm` counts at second
-  /// index i.
+  /// Names of algorithms. `calls.by_algorithm[collective][i]` counts the calls that used
+  /// `algorithms[i]`.
   std::vector<std::string_view> algorithms = {};
   std::map<LinkName, LinkBytes> links = {};
   /// Number of peers by state: connected, silent, left or lost.

@@ -17,7 +17,7 @@ class MetricsRequest {
 
   /// The answer to a request that the server refuses.
   struct Refusal {
-    std::string_view status;  ///< HTTP status, with its number.
+    std::string_view status;  ///< HTTP status code and its text, such as "404 Not Found".
     std::string_view reason;
   };
 

@@ -56,8 +56,9 @@ bool install(int signal) {
   return ::sigaction(signal, &ours, nullptr) == 0;
 }
 
-/// Frees the context's element. The handler stays installed, because the signal's default action
-/// would end the process if an operator sends the signal just after the job's last group has ended.
+/// Marks the element as unused, and waits until no handler uses it. The handler stays installed,
+/// because the signal's default action would end the process if an operator sends the signal just
+/// after the job's last group has ended.
 void remove(WokenContext& context) {
   const std::lock_guard lock(registry_mutex());
   context.flag.store(nullptr);

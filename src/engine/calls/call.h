@@ -19,9 +19,9 @@ struct Call {
   ReduceKind kind = ReduceKind::sum;
   /// Rank of the root of a rooted collective; -1 for all other calls.
   std::int32_t root = -1;
-  /// Number of elements, defined such that it is equal on all ranks: all parts together for
-  /// gathers, scatters and an even all_to_all, 0 for an all_to_all with counts, and otherwise the
-  /// elements of the buffer.
+  /// Number of elements, defined so that it is equal on all ranks. For gathers, scatters and an
+  /// even all_to_all, it is the sum of all parts; for an all_to_all with counts, it is 0; for any
+  /// other call, it is the number of elements in the buffer.
   std::uint64_t count = 0;
   /// Number of the collective in its group, from 1; 0 for a point-to-point message.
   std::uint64_t sequence = 0;

@@ -14,9 +14,10 @@ namespace mccl::engine {
 /// lock.
 class CallHistory {
  public:
-  /// A call whose sequence number is a multiple of kMark is kept for kCalls * kMark calls, and any
-  /// other call for kCalls calls. If ranks make a million calls a second, most calls are no longer
-  /// kept when a peer asks about them. The calls that kMark selects are kept long enough.
+  /// A call whose sequence number is a multiple of kMark is kept during the next kCalls * kMark
+  /// calls, and any other call during the next kCalls calls. If ranks make a million calls a
+  /// second, most calls have been dropped by the time a peer asks about them. The calls that kMark
+  /// selects are kept long enough.
   static constexpr std::uint64_t kMark = 4096;
 
   /// Records a call that has started. If `compared` is true, also adds the call to the digest that

@@ -30,7 +30,7 @@ class Staging {
   /// shares with other ranks of its node. Called once.
   void watch(std::shared_ptr<const node::Arena> arena) { arena_ = std::move(arena); }
 
-  /// Reports that the memory of a group outside the arena has changed from `before` bytes to `now`
+  /// Reports that the size of a group's memory outside the arena has changed from `before` to `now`
   /// bytes.
   void change(std::int64_t before, std::int64_t now) {
     private_bytes_ += now - before;
@@ -62,7 +62,7 @@ class Staging {
   bool closed_ = false;
 };
 
-/// Numbers of the calls that have ended, failed calls included.
+/// Counts the calls that have ended, including failed calls.
 struct EndedCalls {
   /// Number of algorithms that are counted separately. A call whose algorithm has a higher index is
   /// counted at index 0, like a call without an algorithm.
@@ -84,12 +84,13 @@ struct EndedCalls {
 /// except where a comment says otherwise.
 class Completions {
  public:
-  /// One in kTimedEvery of the calls that run on their caller's thread is timed. The metrics count
-  /// the times of this call kTimedEvery times, so that they also stand for the calls that are not
+  /// Only one in kTimedEvery of the calls that run on their caller's thread is timed. The metrics
+  /// count the times of a timed call kTimedEvery times, to account for the calls that are not
   /// timed.
   static constexpr std::uint32_t kTimedEvery = 16;
 
-  /// Minimum size in bytes of messages on their caller's thread whose flight records contain times.
+  /// Minimum size, in bytes, of a message that runs on its caller's thread and whose flight record
+  /// contains times.
   static constexpr std::size_t kTimedMessageBytes = 4096;
 
   /// `recorder`, `staging` and `log` must outlive this object.
@@ -104,10 +105,10 @@ class Completions {
   /// later runs the call's callbacks.
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept;
 
-  /// Called when a call begins that runs on its caller's thread. `number` is the number of earlier
-  /// collectives of the group, or of earlier messages of this kind; the ranks of a group therefore
-  /// time the same collectives. Returns the current time, or a default time_point if the metrics do
-  /// not time the call.
+  /// Called when a call begins on its caller's thread. For a collective, `number` is the number of
+  /// earlier collectives of its group, so that the ranks of a group time the same collectives. For
+  /// a message, `number` is ended_at_once(). Returns the current time, or a default time_point if
+  /// the metrics do not time the call.
   static Clock::time_point begin_at_once(std::uint64_t number) {
     return number % kTimedEvery == 0 ? Clock::now() : Clock::time_point();
   }
@@ -119,8 +120,8 @@ class Completions {
     std::int64_t ended = 0;
   };
   void end_at_once(const Task& task, Clock::time_point begun, Cycles cycles);
-  /// Records the failure of a call on its caller's thread. Its record shows the time of the failure
-  /// only.
+  /// Records the failure of a call that ran on its caller's thread. The call's flight record
+  /// contains only the time of the failure.
   void fail_at_once(const Task& task) noexcept;
 
   bool callbacks_wait() const { return !with_callbacks_.empty(); }
@@ -138,7 +139,7 @@ class Completions {
   void blame_callback(std::string_view thrown) const noexcept;
 
   const std::shared_ptr<Metrics> metrics_;
-  const std::shared_ptr<Tally> tally_;  ///< Counts calls that are not timed.
+  const std::shared_ptr<Tally> tally_;  ///< Counts the calls that end_at_once() does not time.
   FlightRecorder& recorder_;
   Staging& staging_;
   const Log& log_;

@@ -36,7 +36,7 @@ std::uint64_t group_id(const std::string& identity) {
   for (const char c : identity) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   }
-  return hash == 0 ? 1 : hash;  // LinkKey uses 0 for control connections
+  return hash == 0 ? 1 : hash;  // LinkKey::group is 0 for control connections
 }
 
 }  // namespace mccl::engine

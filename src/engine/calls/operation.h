@@ -39,7 +39,7 @@ Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseco
 
 /// Data for the call's flight record that the request does not contain.
 struct FlightNote {
-  std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's record.
+  std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's flight record.
   std::uint64_t message = 0;                     ///< See MessageProgress::number.
   std::uint32_t group = 0;                       ///< Index of the group in the flight recorder.
   std::int32_t waits_for = -1;                   ///< Group rank that the call waits for; -1: none.
@@ -51,8 +51,8 @@ struct Task : Request {
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the caller does not want the compression error.
   std::byte* left_out = nullptr;
-  /// Unit, such as a GPU, that is asked to compute reductions before the host's kernels do; null
-  /// for none.
+  /// Unit, such as a GPU, that computes the reductions that it supports. The host's kernels compute
+  /// all others. If null, the host's kernels compute all reductions.
   std::shared_ptr<kernels::Unit> unit;
 
   Traffic traffic;
@@ -107,8 +107,8 @@ struct Operation final : detail::WorkState, Task {
   /// True if the caller is about to wait for this call and will drive it, so that no other thread
   /// needs to be woken.
   bool caller_waits = false;
-  /// True if the call was made after begin_coalescing() and has not been submitted yet. A wait for
-  /// it would never end, because the engine does not have the call yet.
+  /// True if the call was made after begin_coalescing() and has not been submitted yet. Waiting for
+  /// such a call would never end, because the engine does not have the call yet.
   std::atomic<bool> held_back{false};
 
   Clock::time_point submitted;
@@ -116,7 +116,7 @@ struct Operation final : detail::WorkState, Task {
   Clock::time_point deadline = Clock::time_point::max();
 
   MessageProgress message;
-  std::vector<Work::Callback> callbacks;  ///< Callbacks still to run, once the call is done.
+  std::vector<Work::Callback> callbacks;  ///< Callbacks that run once the call is done.
 
   std::string description() const override;
   void received_from(GroupRank rank) { set_source(rank.number()); }

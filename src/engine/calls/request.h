@@ -12,8 +12,8 @@
 
 namespace mccl::engine {
 
-/// Memory of a call whose input arrives, and whose output is fetched, while the call runs. The
-/// input arrives, and the output becomes final, in the order of the addresses.
+/// Gives a running call its input as it arrives, and fetches the call's output as it becomes final.
+/// Both happen in the order of the addresses.
 class Conveyor {
  public:
   virtual ~Conveyor() = default;
@@ -28,8 +28,8 @@ class Conveyor {
   virtual void deliver(std::size_t bytes) = 0;
 };
 
-/// Refers to the caller's memory, including the counts. Code that keeps a request beyond the call
-/// must copy the counts.
+/// The checked arguments of a call. All data and counts remain in the caller's memory, so code that
+/// keeps a request beyond the call must copy the counts.
 struct Request {
   Call call;
   ConstBuffer in;
@@ -39,7 +39,7 @@ struct Request {
   /// True if the data consist of one equal part per rank, `call.count` elements in total. `counts`
   /// is then empty.
   bool even = false;
-  double factor = 1.0;  ///< premul_sum: factor of the input.
+  double factor = 1.0;  ///< premul_sum: number by which the input is multiplied.
   /// Number of elements in each rank's part, if the parts may differ. For an all_to_all with
   /// counts: number of elements that this rank sends to each rank; `recv_counts` then holds the
   /// numbers of elements that it receives from each rank.

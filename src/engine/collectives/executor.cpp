@@ -325,7 +325,7 @@ std::byte* Executor::writable(const Region& region) {
       return scratch_.data() + offset;
     case Space::output:
       return static_cast<std::byte*>(task_->out.data) + offset;
-    case Space::input:  // only if in place: the caller passed this memory as output, too
+    case Space::input:  // only if in place: this memory is also output
       return static_cast<std::byte*>(const_cast<void*>(task_->in.data)) + offset;
     case Space::coded:
       return scratch_.data() + coded_begin_ +

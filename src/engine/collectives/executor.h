@@ -56,8 +56,8 @@ class Executor {
     const PeerPlan* plan = nullptr;
     Channel* channel = nullptr;
     std::size_t next_send = 0;  // index into plan->sends
-    std::size_t sent = 0;       // messages sent in full
-    std::size_t received = 0;   // messages received in full
+    std::size_t sent = 0;       // number of messages sent in full
+    std::size_t received = 0;   // number of messages received in full
   };
 
   /// Returns true if the links to the peer are connected; requests the links if necessary. Throws
@@ -123,7 +123,7 @@ class Executor {
   std::size_t next_window_ = 0;                    // index into plan_->window of the next step
   std::vector<const void*> operands_;              // operands of one fold
   std::vector<const std::byte*> blocks_;           // operands of one fold of encoded blocks
-  WriteChoice write_choice_{2 * kUsualCallBytes};  // used by publish()
+  WriteChoice write_choice_{2 * kUsualCallBytes};  // chooses how publish() writes
 };
 
 }  // namespace mccl::engine

@@ -84,7 +84,7 @@ bool Executor::open_window() {
   if (!window.open()) {
     const GroupRank late(window.late());
     if (!late.valid() || !is_lost(late)) return false;
-    if (!window.open()) throw_lost(late);  // `late` may have arrived before it was lost
+    if (!window.open()) throw_lost(late);  // the neighbour may have arrived before it was lost
   }
   write_label(task_->call, window.label());
   if (const GroupRank strayed(window.strayed()); strayed.valid()) throw_divergence(strayed);

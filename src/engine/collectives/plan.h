@@ -25,8 +25,9 @@ struct Plan {
   schedule::Algorithm algorithm = schedule::Algorithm::direct;
   schedule::Schedule schedule;
   std::vector<PeerPlan> peers;
-  std::vector<std::uint32_t> first_local;  ///< Local steps (copies, folds) that wait for no step.
-  std::vector<std::uint32_t> window;       ///< Steps that use the node's window, in order.
+  /// Local steps (copies, folds) that wait for no other step.
+  std::vector<std::uint32_t> first_local;
+  std::vector<std::uint32_t> window;  ///< Steps that use the node's window, in order.
 };
 
 /// Caches the plans of recent problems (collective, sizes and root). Used under the engine's

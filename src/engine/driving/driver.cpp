@@ -12,7 +12,7 @@ constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
 /// Attempts to take the progress lock between two readings of the clock.
 constexpr int kTriesBetweenClocks = 64;
-/// Time between two attempts to take the progress lock, which the driving thread holds.
+/// Time between two attempts of try_make_way() to take the progress lock from the driving thread.
 constexpr std::chrono::microseconds kBetweenTries{100};
 
 }  // namespace
@@ -42,8 +42,9 @@ bool Sleep::beside_data() const {
 }
 
 std::unique_lock<std::mutex> Driver::lock_for_caller(std::chrono::microseconds longest) {
-  // A caller that makes one call after another would hardly ever leave the lock to a thread in
-  // try_make_way(), which tries to take it once per kBetweenTries.
+  // Leaves the lock to a thread in make_way() or try_make_way(). Without this check, a caller that
+  // makes one call after another would hold the lock at almost every attempt of try_make_way(),
+  // which makes one attempt per kBetweenTries.
   if (forking_.load(std::memory_order_relaxed) > 0) return {};
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock || caller_drives()) return lock;
@@ -67,7 +68,8 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
       return;
     }
     drive(lock, &work, deadline);
-    // Without the lock, another thread holds it, which may neither drive nor wake the driver.
+    // If `lock` is not held, another thread took it while callbacks ran. That thread may neither
+    // drive nor wake the driver, so this thread wakes the driver.
     const bool needs_driver = !lock || driven_.has_calls() || driven_.sleeps_too_long();
     if (lock) lock.unlock();
     if (needs_driver) wake();

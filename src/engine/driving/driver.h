@@ -47,8 +47,8 @@ struct Sleep {
   bool beside_data() const;
 };
 
-/// The work that a Driver drives. All functions are called under the progress lock, which
-/// run_callbacks() releases.
+/// The work that a Driver drives. All functions are called with the progress lock held. Only
+/// run_callbacks() releases the lock.
 class Driven {
  public:
   virtual ~Driven() = default;

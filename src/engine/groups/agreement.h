@@ -53,7 +53,7 @@ bool may_go_on(const Standings& standings);
 /// One member's side of the agreement. Used under the engine's progress lock.
 class Agreement {
  public:
-  /// Sends this rank's vote to a member.
+  /// A function that sends this rank's vote to a member.
   using Send = std::function<void(GroupRank to, const Vote& vote)>;
   Agreement(GroupRank self, std::size_t members, Send send);
 

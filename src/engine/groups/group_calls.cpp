@@ -174,8 +174,8 @@ void GroupState::blame_the_dead(Failure& failure) noexcept {
   }
 }
 
-/// Asks peers to read this rank's messages, because a peer without pending messages reads none
-/// unless asked.
+/// Asks peers to read this rank's messages, because a peer that has no pending messages of its own
+/// reads only when asked.
 void GroupState::ask_for_room(Clock::time_point now) {
   messages_.ask_for_room(now, [this](GroupRank member, std::uint64_t number) {
     ControlMessage message = about_group(ControlKind::blocked);
@@ -230,8 +230,8 @@ AtOnce GroupState::begin_at_once(Task& task) {
       begin_carried(task);
     }
   } catch (const PeerError& error) {
-    // After `no`, the caller submits the send, which fails again in the driver. The driver waits a
-    // moment for the peer to announce the reason.
+    // If this function returns `no`, the caller submits the send, which fails again in the driver.
+    // The driver then waits a moment for the peer to announce the reason.
     if (task.call.collective == Collective::send) return AtOnce::no;
     fail_at_once(task, error);
   } catch (const std::exception& error) {

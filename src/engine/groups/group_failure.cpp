@@ -140,8 +140,8 @@ void GroupState::release_window() noexcept {
     try {
       if (neighbour) neighbour->arena.let_go_of(place);
     } catch (const CorruptionError&) {
-      // The range was checked when it was offered. The peer has since damaged its own arena and
-      // loses the range.
+      // The range was valid when the peer offered it, so the peer has damaged its arena since. The
+      // range stays in use, and the peer cannot reuse its memory.
     }
   });
 }

@@ -23,11 +23,11 @@ namespace mccl::engine {
 /// thread-safe; Engine guards its object by the inbox's lock.
 class GroupNames {
  public:
-  /// Maximum number of names that are remembered. The names of groups that were destroyed first are
-  /// forgotten first; a forgotten name counts as new when it is used again. Limitation: a rank that
-  /// was in many other groups may have forgotten a name that another rank still remembers. The two
-  /// ranks then give the next group of that name different numbers, so they cannot connect in that
-  /// group.
+  /// Maximum number of names that are remembered. If there are more, the names of the groups that
+  /// were destroyed first are forgotten. A forgotten name counts as new when it is used again.
+  /// Limitation: a rank that was in many other groups may have forgotten a name that another rank
+  /// still remembers. The two ranks then give the next group of that name different numbers, so
+  /// they cannot connect in that group.
   static constexpr std::size_t kMost = std::size_t{1} << 18;
 
   explicit GroupNames(std::size_t most = kMost) : most_(most) {}

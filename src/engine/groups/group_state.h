@@ -212,14 +212,15 @@ class GroupState {
     struct Pending {
       Call call;
       bool has_started = false;
-      double waited_s = 0;  ///< Time since the last progress.
+      double waited_s = 0;  ///< Seconds since the call last made progress.
       std::vector<GroupRank> waits_for = {};
       std::string why = {};  ///< A clause about the wait; may be empty.
     };
-    std::vector<Pending> pending = {};  ///< The first collective, and the oldest message.
-    std::size_t more_pending = 0;       ///< Number of other pending calls.
-    Call last = {};                     ///< The last collective; its sequence is 0 if none started.
-    std::string failure = {};           ///< Empty if the group has not failed.
+    /// The first pending collective, and the oldest pending message.
+    std::vector<Pending> pending = {};
+    std::size_t more_pending = 0;  ///< Number of other pending calls.
+    Call last = {};                ///< The last collective; its sequence is 0 if none started.
+    std::string failure = {};      ///< Why the group failed; empty if it has not failed.
   };
   Status status(Clock::time_point now, const Heartbeats& heart) const;
 
@@ -355,7 +356,7 @@ class GroupState {
   /// Time at which a collective last made progress, or at which a call started while no collective
   /// was pending.
   Clock::time_point collectives_moved_;
-  std::int64_t weight_ = 0;  // bytes reported to Staging
+  std::int64_t weight_ = 0;  // staging memory, in bytes, last reported to Staging
   /// Value of sequence() when release_idle() last found no pending call.
   std::uint64_t calls_when_idle_ = 0;
   std::uint64_t compared_ = 0;  // number of the last call sent to the next member for comparison
@@ -368,7 +369,7 @@ class GroupState {
   /// A call that makes no progress, and the time of the next warning about it.
   struct Wait {
     Clock::time_point since;         ///< Time of the last progress.
-    Clock::time_point next_warning;  ///< When the next warning is due.
+    Clock::time_point next_warning;  ///< Time at which the next warning is due.
 
     /// Returns true if a warning is due for a call whose last progress was at `moved`.
     bool is_due(Clock::time_point now, Clock::time_point moved, Clock::duration warn_after);

@@ -205,8 +205,8 @@ void GroupState::probe(Clock::time_point now) {
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 
-/// Text for a timeout: ", waiting for rank 2 (which is in or after all_reduce #11)". If `heart` is
-/// given, the text also says which of the ranks that it names are silent.
+/// Returns a text for timeouts and warnings: ", waiting for rank 2 (which is in or after all_reduce
+/// #11)". If `heart` is given, the text also marks members that are silent.
 std::string GroupState::stuck_on(const Heartbeats* heart) const {
   std::string text;
   for (const GroupRank member : missing())

@@ -46,7 +46,7 @@ GroupState* Groups::find(std::uint64_t id) const {
 }
 
 void Groups::start(const std::shared_ptr<Operation>& operation) {
-  active_.reserve(active_.size() + 1);  // so that activate() cannot fail after the call has begun
+  active_.reserve(active_.size() + 1);  // activate() must not fail after the call has begun
   operation->group->start(operation);
   activate(operation->group);
 }
@@ -86,13 +86,13 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
                     group->membership().name));
   }
   try {
-    active_.reserve(active_.size() + 1);  // so that activate() cannot fail
+    active_.reserve(active_.size() + 1);  // activate() must not fail after the message was handled
     group->hear(peer, message);
     activate(group);
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception& error) {
-    // The cause lies on this rank, so only the group fails; neither rank may treat the other as
+    // The error occurred on this rank, so only the group fails. Neither rank may treat the other as
     // dead.
     group->fail(aborted("rank {} cannot continue: {}", group->membership().rank, error.what()));
   }
@@ -130,8 +130,8 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
   around_.peers.send(peer, {.kind = ControlKind::closed, .key = message.key});
 }
 
-/// Handles what preceded the making of the group on this rank: the losses of members, and the
-/// messages about the group.
+/// Handles events that came before this rank made the group: losses of members, and messages about
+/// the group.
 void Groups::catch_up(GroupState& group) {
   group.membership().for_each_other([&](WorldRank peer) {
     const std::string& lost = around_.peers.lost(peer);

@@ -101,7 +101,7 @@ class Lane {
 
   bool sending_ = false;
   FrameBytes header_{};
-  std::size_t sent_ = 0;  // bytes of the header and payload that are sent
+  std::size_t sent_ = 0;  // bytes of the header and payload that the link has taken
   std::span<const std::byte> payload_;
   std::uint64_t token_ = 0;
 
@@ -110,7 +110,7 @@ class Lane {
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;
-  std::size_t received_ = 0;  // payload bytes of the incoming message that are read
+  std::size_t received_ = 0;  // payload bytes of the incoming message read so far
   std::uint32_t incoming_crc_ = 0;
 };
 

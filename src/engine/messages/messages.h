@@ -50,8 +50,8 @@ namespace mccl::engine {
 inline constexpr std::size_t kEagerBytes = 32 << 10;
 /// Maximum size of a piece of a granted message, in bytes; less if the frame limit is smaller.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-/// Credit, in bytes, that each sender has at each receiver. Eager messages use it until the
-/// receiver returns it.
+/// Credit, in bytes, that each receiver gives to each sender. Each eager message uses up credit,
+/// until the receiver returns this credit.
 inline constexpr std::size_t kEagerCredit = 4 << 20;
 /// Bytes of credit that an eager message uses in addition to its size, so that the number of empty
 /// messages is limited too. They cover the memory that a receiver needs for the record of one
@@ -61,15 +61,16 @@ inline constexpr std::size_t kEagerOverhead = 256;
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
-/// If a link has been full for this time, the peer is asked to read messages for which it has
-/// posted no receives.
+/// If a link has had no space for this time, this rank asks the peer to read messages even if the
+/// peer has posted no receives for them.
 inline constexpr std::chrono::milliseconds kAskAfter{1};
 
 /// Thrown by advance() if messages to or from a member can no longer be transferred.
 class MemberGone : public PeerError {
  public:
-  /// `whole` is true if everything that the member sent has been received. If false, only sending
-  /// to the member has failed.
+  /// `whole` is true if everything that the member sent has been received, so that no more data
+  /// from it will arrive. If false, only sending to the member has failed, and data from the member
+  /// may still arrive.
   MemberGone(GroupRank member, const std::string& reason, bool whole);
 
   GroupRank member() const { return member_; }
@@ -182,20 +183,23 @@ class Messages {
   struct Peer {
     std::vector<LaneState> lanes;
     std::deque<Outgoing> announcements;  ///< Queued frames other than pieces, in order.
-    /// Sends with a piece that has not been started. The first send starts the next piece.
+    /// Granted sends with pieces whose sending has not begun. The next piece to be sent belongs to
+    /// the first of these sends.
     std::list<Operation*> granted;
     // Both maps are keyed by message number.
-    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;  ///< Sends without a grant.
-    std::unordered_map<std::uint64_t, Operation*> incoming;        ///< Granted receives.
+    /// Sends that wait for the receiver's grant.
+    std::unordered_map<std::uint64_t, Operation*> awaiting_grant;
+    std::unordered_map<std::uint64_t, Operation*> incoming;  ///< Granted receives.
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
     std::uint64_t next_number = 1;     ///< Number of the next message to the peer.
     std::uint64_t next_announced = 1;  ///< Number that the next message from the peer must have.
     std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
     std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from the peer.
-    std::size_t credit_owed = 0;       ///< Part of credit_lent that will be returned to the peer.
-    std::uint64_t taken = 0;           ///< Number of requests and whole eager messages read.
-    std::uint64_t wanted = 0;  ///< Messages are read ahead until `taken` reaches this number.
+    std::size_t credit_owed = 0;       ///< Part of credit_lent that the next credit frame returns.
+    std::uint64_t taken = 0;  ///< Number of requests and whole eager messages read from the peer.
+    /// Until `taken` reaches this number, messages are read before their receives are posted.
+    std::uint64_t wanted = 0;
     bool draining = false;     ///< Set by drain().
     bool reads_ahead = false;  ///< True if messages are read before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
@@ -257,7 +261,7 @@ class Messages {
   const std::size_t eager_bytes_;
   const std::size_t piece_bytes_;
   ByRank<GroupRank, Peer> peers_;
-  Matches<Operation*> posted_;      ///< Receives without a message, by source and tag.
+  Matches<Operation*> posted_;      ///< Receives that no message has matched yet.
   Matches<Unexpected> unexpected_;  ///< Keyed by the sender's rank and the tag.
   std::size_t posted_for_any_ = 0;  ///< Number of posted receives that match any source.
   std::size_t reading_ahead_ = 0;   ///< Number of peers whose `reads_ahead` is set.
@@ -266,7 +270,7 @@ class Messages {
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
   OperationList pending_;           ///< Operations that are posted and not finished.
   OperationList finished_;          ///< Finished operations not yet returned by take_finished().
-  /// No pending operation has an earlier deadline.
+  /// Lower bound of the deadlines of all pending operations.
   Clock::time_point next_deadline_ = Clock::time_point::max();
 };
 

@@ -229,7 +229,7 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
   state.reading = ArrivingPiece{frame.call.sequence, piece};
 }
 
-/// Returns true if the payload is complete.
+/// Reads the payload bytes that have arrived. Returns true if the payload is complete.
 bool Messages::take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   return std::holds_alternative<Unexpected>(state.reading) ? take_eager(rank, peer, state, lane)
                                                            : take_piece(peer, state, lane);

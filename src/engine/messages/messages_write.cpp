@@ -96,7 +96,7 @@ Messages::Outgoing Messages::next_piece(Peer& peer) {
   return outgoing;
 }
 
-/// Returns true if bytes were sent.
+/// Sends as much of the frame as the link takes. Returns true if bytes were sent.
 bool Messages::push(Peer& peer, LaneState& state, Lane& lane) {
   Traffic aside;
   Traffic& traffic = state.writing->operation ? state.writing->operation->traffic : aside;

@@ -60,7 +60,7 @@ inline constexpr int kControlKindCount = 17;
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;
   transport::LinkKey key = {};
-  std::string transport = {};  ///< Name of the transport.
+  std::string transport = {};
   Call call = {};
   Failure failure = {};
   transport::Blob blob = {};
@@ -112,7 +112,8 @@ class ControlConnection {
   void shrink() noexcept;
 
   std::unique_ptr<transport::Link> link_;
-  std::vector<std::byte> unsent_;  // encoded messages; the first sent_ bytes are written
+  // Queued messages, encoded; the link has taken the first sent_ bytes.
+  std::vector<std::byte> unsent_;
   std::size_t sent_ = 0;
   std::size_t received_bytes_ = 0;  // bytes of the message that receive() returned last
 };

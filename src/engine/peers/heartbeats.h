@@ -16,16 +16,16 @@ namespace mccl::engine {
 /// Measures the silence of each peer. Used under the engine's progress lock.
 class Liveness {
  public:
-  /// Number of heartbeats in the interval, which is the silence after which a peer is lost. The
-  /// time from one heartbeat to the next is a period. A peer may have sent its last heartbeat up to
-  /// a period before it stopped, and this process checks once in a period. So the peer is declared
-  /// lost an interval after its stop, plus or minus one period.
+  /// Number of heartbeats that a process sends in one interval. The interval is the silence after
+  /// which a peer is declared lost. A period is the time from one heartbeat to the next. A peer may
+  /// have sent its last heartbeat up to a period before it stopped, and this process checks once in
+  /// a period. So the peer is declared lost an interval after its stop, plus or minus one period.
   static constexpr int kBeats = 40;
   /// Additional periods of silence allowed for a peer whose messages pass through relays.
   static constexpr int kMorePeriods = 16;
-  /// Maximum number of periods of silence that one call of beat() adds, even if more time has
-  /// passed since the last call, because this process may itself have been stopped meanwhile.
-  /// hears() is false for a peer that has been silent for this many periods.
+  /// Maximum number of periods that one call of beat() adds to the silence of a peer, even if more
+  /// time has passed since the last call, because this process may itself have been stopped
+  /// meanwhile. hears() is false for a peer that has been silent for this many periods.
   static constexpr int kMostPeriods = 8;
 
   Liveness(int size, Clock::duration interval)

@@ -61,7 +61,7 @@ class Reports {
   /// The requests of one peer.
   struct Asker {
     Clock::time_point not_before;        ///< Earliest time of the next report to the peer.
-    std::optional<std::uint64_t> waits;  ///< The round of a request that was not yet answered.
+    std::optional<std::uint64_t> waits;  ///< Number of the peer's request that is unanswered.
   };
 
   void answer(WorldRank peer, std::uint64_t round, Clock::time_point now);
@@ -69,7 +69,7 @@ class Reports {
   Peers& peers_;
   const std::function<std::string()> describe_;
   std::string own_;
-  Clock::time_point made_;  ///< When `own_` was made.
+  Clock::time_point made_;  ///< Time at which `own_` was made.
   std::map<WorldRank, Asker> askers_;
   Clock::time_point next_answer_ = Clock::time_point::max();
   std::uint64_t round_ = 0;
