@@ -248,7 +248,7 @@ class Bell {
     // If the sleeper has died, send() without kNoSignal would end this process with SIGPIPE.
     const char byte = 1;
     static_cast<void>(::send(socket_, &byte, 1, kNoSignal | MSG_DONTWAIT) ==
-                      1);  // if the socket is full, its bytes wake the sleeper
+                      1);  // if the socket is full, the bytes in it wake the sleeper
   }
 
   ArenaHeader* header_;

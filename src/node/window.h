@@ -37,8 +37,8 @@ inline constexpr std::size_t kLabelBytes = 48;
 /// Number of heads that a rank has. The rank's calls use the heads in turn.
 inline constexpr std::size_t kDepth = 16;
 
-/// The head of a call of one rank. Neighbours poll `arrivals` until this rank has arrived in the
-/// call.
+/// The head of one rank's call. The rank's neighbours poll `arrivals` until the rank has arrived in
+/// the call.
 struct alignas(64) CallHead {
   static constexpr std::size_t kInlineBytes = 48;
 
@@ -74,7 +74,8 @@ class WindowFront {
 
   static constexpr std::size_t kBlockBytes = 4096;
   /// Size of the front in bytes. The blocks after the front are aligned: a range's memory begins
-  /// kLine bytes after a page boundary, and the front ends at a multiple of kBlockBytes from it.
+  /// kLine bytes after a page boundary, and the front ends a multiple of kBlockBytes after that
+  /// boundary.
   static constexpr std::size_t bytes(std::size_t line) {
     const std::size_t all = kLine + 3 * kDepth * line;
     return (all + kBlockBytes - 1) / kBlockBytes * kBlockBytes - kLine;
@@ -92,9 +93,9 @@ inline std::size_t window_bytes(std::size_t call_bytes, std::size_t line = line_
   return WindowFront::bytes(line) + 2 * call_bytes;
 }
 
-/// Assigns places, which are ranges of blocks in the row, to consecutive calls. The number of
-/// blocks in a place is a power of two, and a place starts at a multiple of its size. A call's
-/// place therefore never overlaps that of the previous call.
+/// Assigns to each call a place, which is a range of blocks in the row. The number of blocks in a
+/// place is a power of two, and a place starts at a multiple of its size. A call's place therefore
+/// never overlaps that of the previous call.
 class BlockRow {
  public:
   static constexpr std::size_t kBlockBytes = WindowFront::kBlockBytes;
@@ -103,15 +104,16 @@ class BlockRow {
   explicit BlockRow(std::size_t bytes);
 
   struct Place {
-    std::size_t offset = 0;      ///< Offset of the place in the row, in bytes.
-    std::uint64_t last_use = 0;  ///< The last call that used any part of the place; 0 if none.
+    std::size_t offset = 0;  ///< Offset of the place in the row, in bytes.
+    /// Number of the last call that used any part of the place; 0: none.
+    std::uint64_t last_use = 0;
   };
   /// Assigns a place to the call with number `call`, which must be greater than the numbers of all
   /// earlier calls. `bytes` must be at most half of the row.
   Place take(std::size_t bytes, std::uint64_t call);
 
  private:
-  std::vector<std::uint64_t> last_use_;  // for each block: the last call that used it
+  std::vector<std::uint64_t> last_use_;  // for each block: number of the last call that used it
   std::size_t next_ = 0;                 // index of the block after the last place taken
 };
 
@@ -177,7 +179,7 @@ class Window {
   int strayed() const { return stray_; }
 
   /// Descriptions of the first call in which a neighbour differs from this rank. The neighbour must
-  /// have strayed, or must have arrived in this call with a different fingerprint.
+  /// be strayed(), or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
     /// Description of the call that this rank made instead; valid only if `is_over`.
@@ -190,7 +192,7 @@ class Window {
   struct View {
     WindowFront front;
     std::byte* row = nullptr;
-    std::uint64_t compared = 0;  ///< The last call known to be the same on both ranks.
+    std::uint64_t compared = 0;  ///< Number of the last call known to be the same on both ranks.
   };
 
   const CallHead& head_of(int rank, std::uint64_t call) const {
@@ -212,7 +214,7 @@ class Window {
 
   // Calls are numbered from 1.
   std::uint64_t call_ = 0;
-  std::uint64_t base_ = 0;  // this rank's arrivals before this call
+  std::uint64_t base_ = 0;  // number of this rank's arrivals in earlier calls
   // for each of the last kDepth calls: this rank's count of arrivals after its first arrival in it
   std::uint64_t first_arrivals_[kDepth]{};
   // Number of the call in which all neighbours must have arrived before open() succeeds.
