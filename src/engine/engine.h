@@ -179,7 +179,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
   /// Drives calls until `work` is done or `deadline` has passed. If another thread already drives,
-  /// sleeps until then instead.
+  /// only sleeps until one of the two happens.
   void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
@@ -232,12 +232,12 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   // Defined in engine_metrics.cpp:
   void start_metrics_server();
   std::optional<RankFigures> figures();
-  std::string_view state_of(WorldRank peer) const;  // under the progress lock
+  std::string_view state_of(WorldRank peer) const;  // called under the progress lock
 
   // Defined in engine_status.cpp:
   nlohmann::ordered_json identity() const;
-  nlohmann::ordered_json status();  // under the progress lock
-  std::string report();             // under the progress lock
+  nlohmann::ordered_json status();  // called under the progress lock
+  std::string report();             // called under the progress lock
 
   // Defined in engine_pass.cpp: the work of the driver, which holds the progress lock.
   static void progress_loop(const std::weak_ptr<Engine>& engine);

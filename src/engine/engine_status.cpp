@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Time within which the other ranks must answer. Together with kForTheDriver, it must be below the
-/// two seconds for which the program `mccl` waits for the answer.
+/// Time within which the other ranks must answer. The sum of this time and kForTheDriver must be
+/// below the two seconds for which the program `mccl` waits for the answer.
 constexpr std::chrono::milliseconds kForTheOthers{800};
 constexpr std::chrono::milliseconds kBetweenLooksForReports{20};
 

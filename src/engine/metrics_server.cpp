@@ -72,8 +72,8 @@ void MetricsServer::run() {
   }
 }
 
-/// If the connection fails or the client is too slow, returns without an answer, because only the
-/// client is affected.
+/// Reads one request and answers it. If the connection fails or the client is too slow, returns
+/// without an answer, because only the client is affected.
 void MetricsServer::answer(const Socket& client) {
   const Clock::time_point deadline = Clock::now() + kScrapePatience;
   MetricsRequest request;
@@ -95,7 +95,8 @@ void MetricsServer::answer(const Socket& client) {
   (void)client.end_sending();
 }
 
-/// Returns false if the deadline has passed, or if the server ends.
+/// Waits for `events` on the client's socket. Returns false if the deadline has passed, or if the
+/// server ends.
 bool MetricsServer::wait(const Socket& client, short events, Clock::time_point deadline) {
   std::array<pollfd, 2> watched = {
       {{wake_pipe_.descriptor(), POLLIN, 0}, {client.descriptor(), events, 0}}};

@@ -37,7 +37,7 @@ class Carrier {
   /// Tests each message once, and moves the ended messages to `ended`. Returns true if any message
   /// has ended. Throws the error of a message that has failed.
   virtual bool advance_messages(OperationList& ended) = 0;
-  /// Messages that have not ended.
+  /// The messages that have begun and have not ended.
   virtual const OperationList& messages() const = 0;
   /// Cancels and returns a receive for which no message has arrived. Returns null for any other
   /// message. If a message has just arrived for the receive, the receive's deadline is removed, so

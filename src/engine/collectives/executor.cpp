@@ -78,8 +78,8 @@ bool Executor::advance() {
   return moved || awaits_input();
 }
 
-/// Returns true to keep the driver polling until all input has arrived, because input from a device
-/// does not wake a sleeping driver. Yields the core.
+/// Returns true while input has not arrived, which keeps the driver polling: input from a device
+/// does not wake a sleeping driver. In that case, also yields the core.
 bool Executor::awaits_input() const {
   if (!memory_.waits()) return false;
   std::this_thread::yield();

@@ -36,7 +36,7 @@ class PlanCache {
  public:
   explicit PlanCache(schedule::Facts facts) : facts_(std::move(facts)) {}
 
-  /// Returns the plan of a problem. Valid until the next call of plan().
+  /// Returns the plan of a problem. The reference is valid until the next call of plan().
   const Plan& plan(const schedule::Problem& problem, std::size_t element_bytes);
   /// Records that `plan` carries out `request`, for the next call of same_as_last().
   void used(const Plan& plan, const Request& request) {

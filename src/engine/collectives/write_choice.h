@@ -84,7 +84,7 @@ class WriteChoice {
   double usual_ = 0;  // mean seconds per byte of writes by `way_` in the last trial
   int slow_writes_ = 0;
   std::size_t fresh_left_;
-  std::array<Samples, 2> samples_;  // writes of the trial in progress
+  std::array<Samples, 2> samples_;  // writes of the trial in progress, indexed by Way
 };
 
 }  // namespace mccl::engine

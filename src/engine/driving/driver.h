@@ -91,15 +91,16 @@ class Driver {
   /// or if another caller drives.
   std::unique_lock<std::mutex> lock_for_caller(std::chrono::microseconds longest);
   /// Drives calls until `work` is done or `deadline` has passed. If another thread already drives,
-  /// sleeps until then instead.
+  /// only sleeps until one of the two happens.
   void help(detail::WorkState& work, Clock::time_point deadline);
   /// Drives until `work` is done, or, if `work` is null, until no call makes progress. Returns
   /// without the lock if another thread took it while callbacks ran.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
   /// Called by the progress thread. Drives until no call makes progress. Then fills `sleep` with
-  /// the events for which the thread must sleep, without the lock. `sleep` is not `sleep_`, which
-  /// other threads may use to drive meanwhile. Returns false if the driver has been stopped.
+  /// the events that end the sleep of the thread, which sleeps without the lock. `sleep` must not
+  /// be `sleep_`, because another thread that drives meanwhile uses `sleep_`. Returns false if the
+  /// driver has been stopped.
   bool drive_until_idle(Sleep& sleep);
 
   /// Wakes a sleeping driver, which then makes another pass. Called from any thread.

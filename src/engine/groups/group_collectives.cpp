@@ -106,7 +106,7 @@ void GroupState::end_collective() {
   carried_ = Carried::no;
 }
 
-/// Returns the plan for a request. Valid until the next call of plan_for().
+/// Returns the plan for a request. The reference is valid until the next call of plan_for().
 const Plan& GroupState::plan_for(const Request& request) {
   if (const Plan* const last = plans_.same_as_last(request)) return *last;
   const Plan& plan = plans_.plan(problem_of(membership_, request), size_of(request.call.dtype));

@@ -30,8 +30,8 @@
 
 namespace mccl::engine {
 
-/// Names the links between this rank and a peer that use the same transport and the same rail. The
-/// links of all groups share this name.
+/// Names the links between this rank and a peer over one transport and one rail. The links of
+/// different groups share the name.
 struct LinkName {
   WorldRank peer;
   std::uint8_t rail = 0;

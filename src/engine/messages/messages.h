@@ -189,7 +189,8 @@ class Messages {
     // Both maps are keyed by message number.
     /// Sends that wait for the receiver's grant.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;
-    std::unordered_map<std::uint64_t, Operation*> incoming;  ///< Granted receives.
+    /// Granted receives whose pieces have not all arrived.
+    std::unordered_map<std::uint64_t, Operation*> incoming;
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Number of lanes that are sending a frame.
     std::uint64_t next_number = 1;     ///< Number of the next message to the peer.

@@ -23,8 +23,9 @@ class Reports {
  public:
   /// Maximum size of a report in bytes.
   static constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-  /// Age up to which this rank's last report is sent again instead of a new one. Also the minimum
-  /// time between two reports to one peer. Both limit the work that requests can cause.
+  /// If this rank's last report was made less than this time ago, it is sent again instead of a new
+  /// one. Also the minimum time between two reports to one peer. Both limit the work that requests
+  /// can cause.
   static constexpr std::chrono::milliseconds kFresh{20};
 
   /// `describe` returns this rank's own report of at most kMostBytes. `peers` must outlive this
