@@ -7,7 +7,7 @@ namespace mccl::engine {
 
 std::string_view Engine::state_of(WorldRank peer) const {
   if (peers_.has_left(peer)) return "left";
-  // A connection that ended without a reason was closed by this rank, which leaves the job.
+  // If no reason is recorded, this rank has closed the connection itself, to leave the job.
   if (!peers_.connected(peer)) return peers_.lost(peer).empty() ? "left" : "lost";
   return heart_.has_fallen_silent(peer) ? "silent" : "connected";
 }

@@ -1,7 +1,7 @@
 // Closes devices properly before SIGTERM ends the process, if the program does not handle SIGTERM.
 //
-// If a process ends without closing an RDMA device, the kernel has to do so. Queue pairs and pages
-// of the device then stay in use for a while or, on Apple's devices, until the next boot. If
+// If a process ends without closing an RDMA device, the kernel has to close it. Queue pairs and
+// pages of the device then stay in use for a while or, on Apple's devices, until the next boot. If
 // SIGTERM has its default action, at_termination() installs a handler. The handler stays until all
 // objects that at_termination() returned are destroyed. A program that handles SIGTERM itself keeps
 // its own handler.

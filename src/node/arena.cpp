@@ -109,7 +109,7 @@ Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t b
 }
 
 Descriptor make_memory_file(std::size_t bytes) {
-  // Check the limit first, because ftruncate() would raise SIGXFSZ instead of failing.
+  // The limit is checked first, because ftruncate() would raise SIGXFSZ instead of failing.
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     throw Error(
@@ -260,8 +260,8 @@ bool Arena::take_spare(std::size_t bytes, Range& range) {
 
 Range Arena::allocate(std::size_t bytes, std::uint32_t readers, std::size_t cleared) {
   collect();
-  // Reserve the heap memory that a later release needs. At most one free place precedes each range,
-  // and one follows the last range.
+  // Reserves the heap memory that a later release needs. At most one free place precedes each
+  // range, and one follows the last range.
   free_.reserve(ranges_ + 2);
   retired_.reserve(ranges_ + 1);
   spare_.reserve(ranges_ + 1);
@@ -320,7 +320,7 @@ void PeerArena::let_go_of(const RangePlace& place) const {
   } catch (const CorruptionError&) {
     throw;
   } catch (const std::exception&) {
-    // The range cannot be mapped here, so it stays in use.
+    // This process cannot map the range, so the range stays in use.
   }
 }
 

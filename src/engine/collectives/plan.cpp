@@ -10,7 +10,8 @@ namespace {
 /// program keeps using new sizes, the cache is cleared whenever it is full.
 constexpr std::size_t kMostPlans = 256;
 
-/// Maximum memory, in bytes, for the plans of a group. Only a single plan may exceed this limit.
+/// Maximum memory, in bytes, for the plans of a group. A plan that alone exceeds this limit is
+/// cached as the only plan.
 constexpr std::size_t kMostBytes = std::size_t{8} << 20;
 
 template <typename T>

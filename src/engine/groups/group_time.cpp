@@ -110,7 +110,7 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
   return true;
 }
 
-/// Returns the reason of a failure that the death of the member `dead_` has caused.
+/// Returns the reason for a failure that was caused by the death of the member `dead_`.
 std::string GroupState::why_dead() {
   return fmt::format("rank {} is gone: {}", dead_,
                      channels_.at(transport::Purpose::collective, dead_).lost);
@@ -129,7 +129,8 @@ bool GroupState::fail_without_the_gone() {
     const Call& call = calls_.front().call;
     const std::optional<Ending>& ending = endings_[member];
     if (!ending || ending->last >= call.sequence) continue;
-    // The member may have left because of a failure that another member is about to announce.
+    // Waits a moment, because the member may have left after a failure that another member is about
+    // to announce.
     if (carrier_ && Clock::now() - ending->heard < kForTheLastMessages) continue;
     return fail_without(member, call);
   }
@@ -279,8 +280,7 @@ void GroupState::note_missing(Operation& call) noexcept {
     const std::vector<GroupRank> members = missing();
     call.flight.waits_for = members.empty() ? -1 : members.front().number();
   } catch (const std::bad_alloc&) {
-    // There is no memory for the list of members, so the record keeps the member that it named
-    // before, if any.
+    // There is no memory for the list of members, so `waits_for` stays unchanged.
   }
 }
 
@@ -311,11 +311,11 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
   return status;
 }
 
-/// Names the members that delay the current call. `members` are the ranks whose messages this rank
-/// waits for; in a chain, this is only a neighbour, which may itself wait for a late rank. So this
-/// function returns the members that have not made the call according to the last probe, and those
-/// of `members` that have not answered the probe. If the probe found no late member, returns
-/// `members`.
+/// Returns the members that delay the current call. `members` are the ranks whose messages this
+/// rank waits for. In a chain, this is only the neighbour, which may itself wait for a late rank.
+/// So this function returns the members that have not made the call according to the last probe,
+/// together with those of `members` that have not answered the probe. If the probe found no late
+/// member, returns `members`.
 std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
   if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
   std::vector<GroupRank> late;

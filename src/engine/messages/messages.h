@@ -18,9 +18,9 @@
 // them before a receive is posted. So a rank may send kEagerCredit bytes, counting kEagerOverhead
 // for each message, before any receive is posted.
 //
-// Every operation is in pending_ from its call to its end. The other structures only refer to it.
-// Through their maps, the operation for an arriving frame is found quickly, however many operations
-// are pending.
+// Every operation is in pending_ from its call to its end. The other structures only refer to the
+// operation. Their maps make it quick to find the operation for an arriving frame, however many
+// operations are pending.
 #pragma once
 
 #include <algorithm>

@@ -67,8 +67,9 @@ bool Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {
   return more;
 }
 
-/// Consumes a message only after it has been handled, so that no message is lost if memory runs
-/// out. Returns true if more messages may be waiting.
+/// Handles up to kMessagesAtATime messages from the peer. Consumes a message only after it has been
+/// handled, so that no message is lost if memory runs out. Returns true if more messages may be
+/// waiting.
 bool Peers::hear(WorldRank rank, Peer& peer, const OnMessage& on_message) {
   for (int heard = 0; heard < kMessagesAtATime; ++heard) {
     const std::optional<ControlMessage> message = peer.control->receive();
