@@ -28,8 +28,8 @@ class Conveyor {
   virtual void deliver(std::size_t bytes) = 0;
 };
 
-/// The checked arguments of a call. All data and counts remain in the caller's memory, so code that
-/// keeps a request beyond the call must copy the counts.
+/// A request refers to data and counts in the caller's memory. Code that keeps a request beyond the
+/// call must copy the counts.
 struct Request {
   Call call;
   ConstBuffer in;

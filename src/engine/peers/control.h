@@ -29,9 +29,9 @@ enum class ControlKind : std::uint8_t {
   closed,  ///< answer to a message about a group that this rank has destroyed: key.group
   window,  ///< this rank's offer for the group's window: key.group, blob
   abort,   ///< the group failed: key.group, failure, call (in which the failure was detected)
-  /// asks the peer to compare this rank's call with its own, and to report its last call. Sent if
-  /// this rank's call makes no progress; in a group with a carrier, also at intervals: key.group,
-  /// call, and, in a group with a carrier, a digest of this rank's calls (blob)
+  /// asks the peer to compare this rank's call with its own, and to report its last call:
+  /// key.group, call, and, in a group with a carrier, a digest of this rank's calls (blob). Sent if
+  /// this rank's call makes no progress and, in a group with a carrier, also at intervals.
   probe,
   status,  ///< answer to a probe: key.group, this rank's last collective (call; sequence 0: none)
   /// this process gives up the peer, or, if failure.reason is empty, leaves the job: failure.reason

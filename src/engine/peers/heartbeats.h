@@ -45,14 +45,15 @@ class Liveness {
     peers_[rank].state = State::heard;
     peers_[rank].meeting = {};
   }
-  /// True if something has arrived from the peer recently.
+  /// True if something has arrived from the peer within the last kMostPeriods periods.
   bool hears(WorldRank rank) const {
     const Peer& peer = peers_[rank];
     return peer.state == State::heard ||
            (peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
             peer.silence < kMostPeriods * period_);
   }
-  /// True if the peer has been heard before, and nothing has arrived from it recently.
+  /// True if the peer has been heard before, and nothing has arrived from it for kMostPeriods
+  /// periods.
   bool has_fallen_silent(WorldRank rank) const {
     const Peer& peer = peers_[rank];
     return peer.state == State::silent && peer.meeting == Clock::duration::zero() &&
