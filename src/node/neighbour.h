@@ -28,8 +28,7 @@ struct SharedMemory {
   /// share memory. Empty if no two ranks share memory.
   std::vector<int> nodes;
 
-  /// Returns the neighbour with this rank of the job; null if that rank does not share memory with
-  /// this rank.
+  /// Returns the neighbour `rank`; null if `rank` does not share memory with this process.
   const Neighbour* neighbour(WorldRank rank) const {
     const auto found = neighbours.find(rank);
     return found == neighbours.end() ? nullptr : &found->second;

@@ -22,7 +22,7 @@ struct DepartingLink {
   WorldRank peer;
   std::unique_ptr<transport::Link> link;
   std::size_t unsent = 0;        ///< Unacknowledged bytes at the last check.
-  Clock::time_point since = {};  ///< Time at which the link was added.
+  Clock::time_point since = {};  ///< Time at which the link was added to Departing.
   Clock::time_point moved = {};  ///< Time at which `unsent` last decreased.
 };
 /// Each element is allocated when its link is attached to a group, so that moving the link to

@@ -101,7 +101,8 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
 
 /// Handles the message "open", with which the peer requests the link.
 void LinkMaker::opened(WorldRank peer, Channels& channels, const LinkKey& key) {
-  if (channels.closed()) return;  // no answer: the failure is announced to the peer
+  // No answer: the group has failed, and the peer learns it from the announced failure.
+  if (channels.closed()) return;
   const GroupRank member = channels.group().rank_of(peer);
   Channel& channel = channels.at(key.purpose, member);
   if (peer < rank_) {
