@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kLeastBlock = 4096;
 
-/// Rounds up to a multiple of an eighth of the largest power of two in `bytes`, but at least of
-/// kLeastBlock, so that calls of similar sizes share blocks.
+/// Rounds up to a multiple of a step, so that calls of similar sizes can share blocks. The step is
+/// an eighth of the largest power of two that is at most `bytes`, and at least kLeastBlock.
 std::size_t rounded_up(std::size_t bytes) {
   const std::size_t step = std::max(std::bit_floor(bytes) / 8, kLeastBlock);
   return std::max<std::size_t>(1, (bytes + step - 1) / step) * step;
@@ -34,7 +34,7 @@ class QueueBounce final : public HostBounce {
 
   std::size_t arrived() override;
   void release(std::size_t bytes) override;
-  /// The output of a failed call is copied too, because the queue already holds the copy.
+  /// The output of a failed call is copied too, because its copy is already enqueued.
   void finish(bool /*failed*/) override { release(output_bytes_); }
   bool ended() override { return reached(&words_[kEnded], number_); }
   bool leads() const override { return true; }
@@ -46,8 +46,9 @@ class QueueBounce final : public HostBounce {
 
   const std::unique_ptr<Queue> queue_;
   Word* const words_;
-  /// Value of all three words before the call. During the call, kArrived and kReleased exceed it by
-  /// the number of pieces that have arrived or may be copied.
+  /// Value of all three words before the call. During the call, kArrived exceeds this value by the
+  /// number of input pieces that have arrived on the host, and kReleased by the number of output
+  /// pieces that may be copied.
   Word before_ = 0;
   Word number_ = 0;  ///< Value of the words at the end of the call.
   std::size_t piece_ = 1;
@@ -78,7 +79,8 @@ void QueueBounce::begin(const Trip& trip) {
   queue_->mark();
 }
 
-/// Value of a word once the first `bytes` of `whole` have been copied.
+/// Returns the value that kArrived or kReleased has once the first `bytes` bytes of the input or
+/// output, whose size is `whole`, have arrived or may be copied.
 Word QueueBounce::word_at(std::size_t bytes, std::size_t whole) const {
   return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
 }

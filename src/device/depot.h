@@ -42,16 +42,18 @@ class Depot : public std::enable_shared_from_this<Depot> {
   Accelerator& accelerator() const { return *accelerator_; }
   std::shared_ptr<Accelerator> shared_accelerator() const { return accelerator_; }
 
-  /// Returns a block of at least `bytes`. Unused blocks beyond pinned_memory().limit() bytes in
-  /// total are freed, but not while a call uses a bounce of this depot.
+  /// Returns a block of at least `bytes` bytes. When the block is no longer used, it stays
+  /// allocated for reuse, unless the unused blocks then exceed pinned_memory().limit() bytes in
+  /// total.
   Block block(std::size_t bytes);
   /// Returns a bounce that no other call uses. The caller must pass it to take_back() once its call
   /// has ended.
   std::unique_ptr<HostBounce> bounce();
   /// Keeps the bounce for reuse.
   void take_back(std::unique_ptr<HostBounce> bounce);
-  /// Frees the blocks that have been unused for `time`. Freeing may wait for all work of the
-  /// device, so nothing is freed while a call uses a bounce, whose work may wait for the host.
+  /// Frees the blocks that have been unused for `time`, and further ones if the unused blocks
+  /// exceed the limit of block(). Frees nothing while a call uses a bounce: freeing may wait for
+  /// all work of the device, and the copies of the bounce may wait for the host.
   void release_unused(Clock::duration time);
   std::size_t unused_bytes() const;
 

@@ -94,15 +94,16 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a bounce of a type that only this device has. Returns null if the device has no such
-  /// type. The caller then builds a bounce on make_queue(), whose queue can wait for the host.
+  /// Makes a HostBounce of a class that is written for this device. Returns null if there is no
+  /// such class. The caller then builds a bounce on a queue from make_queue(), which must be able
+  /// to wait for the host.
   virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
   /// Allocates device memory, which the last owner frees. Throws Error on failure.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;
   /// Blocks until the device has finished all work that was submitted to it.
   virtual void finish() = 0;
-  /// Smallest useful HostBounce::Trip::piece in bytes, a multiple of 64. Copying fewer bytes takes
-  /// less time than the notice to the host that the copy has ended.
+  /// Smallest useful HostBounce::Trip::piece in bytes, a multiple of 64. Copying a smaller piece
+  /// takes less time than notifying the host that the copy has ended.
   virtual std::size_t least_piece() const { return std::size_t{256} << 10; }
   /// Allocates host memory that the device can read and write. Throws Error on failure.
   virtual std::byte* allocate_pinned(std::size_t bytes) = 0;

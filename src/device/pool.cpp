@@ -43,8 +43,9 @@ void* Pool::take(std::size_t bytes) {
   return best->memory.get();
 }
 
-/// Waits until the device no longer uses the memory, because it may be handed out again. Freeing
-/// memory waits for the device as well. Both waits happen without the lock.
+/// Announced memory is kept, and take() may return it again, so this function waits until the
+/// device no longer uses it. Other memory is freed, which also waits for the device. Both waits
+/// happen without the lock.
 void Pool::give_back(void* memory) {
   if (is_pinned(memory)) accelerator_->finish();
   std::shared_ptr<void> gone;

@@ -41,7 +41,8 @@ class Pool {
   /// These windows are never freed afterwards.
   std::vector<PoolWindow> pin_from(std::size_t first);
 
-  /// Finds the window that contains all `bytes` bytes at `memory`. Empty if there is none.
+  /// Finds the window that contains all `bytes` bytes at `memory`. Empty if no window contains
+  /// them.
   std::optional<InWindow> find(const void* memory, std::size_t bytes) const;
 
  private:

@@ -14,12 +14,12 @@ namespace mccl::device {
 /// InvalidArgument with the reason if there is no such device.
 using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 
-/// Returns the depot of a device. It is made at the first call and kept until the process ends.
-/// Throws InvalidArgument with a one-sentence reason if this machine has no such device.
+/// Returns the depot of a device. The depot is made at the first call and kept until the process
+/// ends. Throws InvalidArgument with a one-sentence reason if this machine has no such device.
 std::shared_ptr<Depot> depot_of(Device device);
 
-/// Returns the pool of device memory that other processes may reach. Like the depot, it is made at
-/// the first call and kept until the process ends. Throws like depot_of().
+/// Returns the Pool of a device, whose memory other processes may reach. Like the depot, the pool
+/// is made at the first call and kept until the process ends. Throws like depot_of().
 std::shared_ptr<Pool> pool_of(Device device);
 
 /// Calls Depot::release_unused(time) for all devices.
@@ -28,7 +28,8 @@ void release_unused(Clock::duration time);
 /// True if this process probably sees devices of this kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
-/// For tests: replaces the maker of a kind. Null restores the original maker.
+/// For tests: replaces the function that opens the devices of a kind. Null restores the original
+/// function.
 void replace_maker(DeviceKind kind, Maker maker);
 
 }  // namespace mccl::device

@@ -80,7 +80,7 @@ struct CudaDriver {
       LaunchKernel{file, "cuLaunchKernel"};
 
   int devices = 0;
-  int version = 0;  ///< CUDA version, such as 13000.
+  int version = 0;  ///< CUDA version of the driver, such as 13000 for CUDA 13.0.
 
   /// Throws Error if `result` is not success. The message contains `call` and the driver's error
   /// text.

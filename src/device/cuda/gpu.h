@@ -9,8 +9,8 @@
 namespace mccl::device::cuda {
 
 /// Keeps a GPU's primary context current on this thread during its lifetime. CUDA's runtime uses
-/// the same context, so it is usually current already. The constructor checks this first, which
-/// takes less time than a push and a pop.
+/// the same context, so it is usually current already. The constructor checks for this case first,
+/// because the check is faster than pushing and popping the context.
 class Current {
  public:
   Current(const CudaDriver& cu, Context context) : cu_(cu) {

@@ -56,8 +56,8 @@ class MetalDriver {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* buffer) noexcept = 0;
 
-  /// Smallest useful HostBounce::Trip::piece in bytes. Copying fewer bytes takes less time than the
-  /// command buffer that the copy needs.
+  /// Smallest useful HostBounce::Trip::piece in bytes. Copying a smaller piece takes less time than
+  /// submitting the command buffer that the copy needs.
   virtual std::size_t least_piece() const { return std::size_t{1} << 20; }
   /// Submits copies to a queue that is used for nothing else, and returns immediately. The fence
   /// passes when all copies are done.

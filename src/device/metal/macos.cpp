@@ -78,7 +78,7 @@ std::string text_of(void* string) {
   return text ? text : "no reason given";
 }
 
-/// The description of an NSError.
+/// Returns the text that describes an NSError, which may be null.
 std::string reason_of(void* error) {
   return text_of(error ? send<void*>(error, "localizedDescription") : nullptr);
 }
