@@ -14,8 +14,8 @@ namespace mccl::kernels {
 
 namespace {
 
-/// During its lifetime, every NaN that this thread computes is the default NaN, as in all results
-/// of MCCL.
+/// While a OneNan exists, every NaN that this thread computes is the processor's default NaN, as in
+/// all results of MCCL.
 class OneNan {
  public:
   OneNan() {
@@ -50,7 +50,8 @@ class Accelerate final : public Unit {
   }
 
  private:
-  /// Minimum number of elements for Accelerate; MCCL's own kernels are faster for fewer.
+  /// Minimum number of elements for which Accelerate is used. For fewer elements, MCCL's own
+  /// kernels are faster.
   static constexpr std::size_t kLeast = 1024;
 };
 

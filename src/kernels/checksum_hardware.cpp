@@ -3,8 +3,8 @@
 // and their CRCs are combined.
 //
 // A CRC is a polynomial modulo P. Appending n zero bytes multiplies the polynomial by x^(8n). To
-// combine the CRCs of three parts, each CRC is multiplied for the bytes that follow its part, and
-// the products are added (XOR).
+// combine the CRCs of three parts, each CRC is multiplied by x^(8n), where n is the number of bytes
+// that follow its part, and the products are added (XOR).
 #include <cstring>
 
 #include "kernels/checksum.h"

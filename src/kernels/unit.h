@@ -22,14 +22,16 @@ class Unit {
 };
 
 /// Makes the unit that sums f32 with Accelerate, the arithmetic library of macOS. Throws
-/// InvalidArgument if this system has none.
+/// InvalidArgument if this system has no Accelerate.
 std::shared_ptr<Unit> make_accelerate();
 
 struct ReducerOptions {
   bool fast_math = true;
-  /// Path of the kernels, compiled or as source text. If empty, MCCL's own kernels are used.
+  /// Path of a file with the kernels, compiled or as source text. If empty, the kernels that MCCL
+  /// contains are used.
   std::string path;
-  std::size_t threshold = 1;  ///< The reducer leaves calls with fewer elements to other units.
+  /// Minimum number of elements. The reducer leaves smaller calls to other units.
+  std::size_t threshold = 1;
 };
 
 /// Makes the unit that reduces 16-bit floats on a Mac's GPU. Throws InvalidArgument if this machine

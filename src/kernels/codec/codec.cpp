@@ -132,7 +132,8 @@ void for_each_stride(const Coding& coding, Coded form, std::size_t n, const Step
 }
 
 /// Sums the operands, and calls finish(values, first element, element count, block count) for each
-/// run of stride_of(coding) sums. Returns -1, or the index of an operand that is not valid.
+/// run of stride_of(coding) sums. Returns -1 on success, or the index of an operand with blocks
+/// that encode() cannot have produced.
 template <typename Finish>
 int fold_strides(const Coding& coding, std::span<const std::byte* const> operands, std::size_t n,
                  int divisor, const Finish& finish) {
@@ -197,7 +198,8 @@ int fold_to_sum(const Coding& coding, std::span<const std::byte* const> operands
   Remainder remainder(dtype, left);
   return fold_strides(coding, operands, n, divisor,
                       [&](float* values, std::size_t at, std::size_t count, std::size_t blocks) {
-                        // Clears the padding after the last element, whatever was decoded there.
+                        // Sets the padding after the last element to zero: the operands may hold
+                        // other values there.
                         std::fill(values + count, values + blocks * coding.block(), 0.0F);
                         std::byte* const to =
                             dst + at / coding.block() * coding.block_bytes(Coded::sum);

@@ -94,7 +94,7 @@ __device__ __noinline__ void store_bytes(std::byte* to, int count, Line line) {
   }
 }
 
-/// Number of the 16 bytes from offset `at` on that lie inside a buffer of `bytes` bytes.
+/// Number of bytes, at most 16, between offset `at` and the end of a buffer of `bytes` bytes.
 __device__ __forceinline__ int bytes_from(std::size_t at, std::size_t bytes) {
   return at >= bytes ? 0 : bytes - at < 16 ? static_cast<int>(bytes - at) : 16;
 }

@@ -41,8 +41,8 @@ class Broadcast {
  public:
   __device__ __forceinline__ Broadcast(const Fabric& fabric, const KernelArguments& task)
       : fabric_(fabric), task_(task), parts_(fabric, task) {
-    // More pieces overlap better, but each costs a barrier. Their number is the square root of
-    // task.bytes / kSentInBarrier, rounded up.
+    // More pieces overlap better, but each piece costs a barrier. The number of pieces is the
+    // square root of task.bytes / kSentInBarrier, rounded up.
     std::size_t pieces = 1;
     while (pieces * pieces * kSentInBarrier < task.bytes) ++pieces;
     piece_ = ((parts_.part + pieces - 1) / pieces + 15) / 16 * 16;
@@ -142,7 +142,8 @@ __device__ __forceinline__ void broadcast(const Fabric& fabric, const KernelArgu
   Broadcast(fabric, task).run();
 }
 
-/// Offset of the tokens in the data of a flagged call. Broadcasts leave this place free.
+/// Offset of the token in the data that a rank sends in a flagged call. The data of a broadcast end
+/// before this offset.
 constexpr std::size_t kToken = kMostFlagged - 16;
 
 __device__ __forceinline__ void flagged_broadcast(const Fabric& fabric,

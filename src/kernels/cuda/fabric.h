@@ -28,17 +28,17 @@ inline constexpr std::size_t kMostPacked = kPackedArea / 128 * 120;
 /// neither flagged nor packed.
 inline constexpr std::size_t kRound = std::size_t{8} << 20;
 
-/// Number of bytes that a rank can send in the time of a barrier: 4 us at 330 GB/s (H200s).
+/// Number of bytes that a rank can send in the time that one barrier takes: 4 us at 330 GB/s (H200
+/// GPUs).
 inline constexpr std::size_t kSentInBarrier = std::size_t{1300} << 10;
-/// Maximum number of bytes that the root of a short broadcast sends, in total, if it sends the
-/// whole data to each rank. For more bytes, each rank gets a part, which it forwards.
+/// The root of a short broadcast sends the whole data to each rank if that takes at most this
+/// number of bytes in total. Otherwise it sends each rank a part, which the rank forwards.
 inline constexpr std::size_t kMostSentWhole = std::size_t{64} << 10;
-/// Maximum size in bytes of a flagged broadcast. Forwarded parts take the second half of the bytes
-/// of a flagged call, without the last 16 bytes, which hold the tokens (broadcast.cuh).
+/// Maximum size in bytes of a flagged broadcast. The second half of the kMostFlagged bytes is for
+/// forwarded parts, except the last 16 bytes, which hold the tokens (broadcast.cuh).
 inline constexpr std::size_t kMostFlaggedBroadcast = kMostFlagged / 2 - 16;
 
-/// Size in bytes of the words that the barrier meet() uses: one line of 64 bytes per block and
-/// rank.
+/// Size in bytes of the area for the barrier meet(): 64 bytes per block and rank.
 inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
 
 /// Maximum number of windows of a rank. A window is memory that other ranks read and write
@@ -57,8 +57,8 @@ MCCL_BOTH std::uint64_t offset_of(std::uint64_t place) {
 
 /// Offsets in bytes within a rank's staging area.
 struct StagingLayout {
-  /// Data and flags of flagged calls: two halves, used in turn, each with one part per rank. The
-  /// next three areas have halves and parts as well.
+  /// Data and flags of flagged calls. Successive calls alternate between the two halves of this
+  /// area; each half has one part per rank. The next three areas are divided in the same way.
   std::size_t flagged;
   std::size_t packed;    ///< Data and flags of packed calls.
   std::size_t received;  ///< Received data of calls that are neither flagged nor packed.
@@ -83,8 +83,8 @@ struct Counters {
   std::uint32_t flagged[kMostBlocks];  ///< Number of flagged and packed calls so far.
 };
 
-/// Flags in pinned memory through which host and kernels end waits. Waiting threads check them
-/// regularly.
+/// Flags in pinned memory through which the host or a kernel ends the waits of all kernels of a
+/// Fabric. Waiting threads check the flags regularly.
 struct Alarm {
   std::uint32_t stop;  ///< Set by the host to end running kernels.
   std::uint32_t late;  ///< Set by a kernel that timed out: 1 plus the rank that it waited for.
@@ -109,7 +109,7 @@ enum class Shape : int { all_reduce, reduce_scatter, all_gather, all_to_all };
 struct KernelArguments {
   const std::byte* in;
   std::byte* out;
-  /// all_reduce and broadcast: bytes of the whole buffer. Other calls: bytes of one part.
+  /// all_reduce and broadcast: bytes of the whole buffer. Other calls: bytes of one rank's part.
   std::size_t bytes;
   float divisor;
   int root;

@@ -151,7 +151,7 @@ __device__ __forceinline__ void packed(const Fabric& fabric, const KernelArgumen
 /// Computes one part of the sum on each rank, which sends the part to all other ranks.
 template <typename T>
 __device__ __forceinline__ void packed_parts(const Fabric& fabric, const KernelArguments& task) {
-  // Number of the first piece that holds sums; the pieces before it are for contributions.
+  // Number of the first piece that holds sums. The pieces before it hold the data to be summed.
   constexpr std::size_t kResults = kPackedArea / kBytesOfWarp / 2;
   const std::uint32_t number = count_of(fabric.counters->flagged) + 1;
   const std::uint32_t half = number & 1U;

@@ -20,8 +20,8 @@ __device__ __forceinline__ std::uint64_t now_ns() {
   return time;
 }
 
-/// Stores a word that other GPUs read. The earlier stores of the block become visible before the
-/// word.
+/// Stores a word that other GPUs read. Those GPUs see the earlier stores of the block before they
+/// see the word.
 __device__ __forceinline__ void store_release(std::uint32_t* to, std::uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }

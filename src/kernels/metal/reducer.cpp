@@ -56,15 +56,16 @@ class Reducer final : public Unit {
   }
 
  private:
-  /// Maximum number of elements per kernel. The GPU cannot access host memory, so data are copied
-  /// through shared buffers, which are kept for reuse. The maximum limits the size of the buffers.
+  /// Maximum number of elements that one kernel reduces. The GPU cannot access ordinary host
+  /// memory, so data are copied through shared buffers, which are kept for reuse. This maximum
+  /// limits their size.
   static constexpr std::size_t kAtOnce = std::size_t{8} << 20;
   static constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
   struct Buffers {
     void* first = nullptr;
     void* second = nullptr;
-    std::size_t bytes = 0;  ///< Size of each buffer.
+    std::size_t bytes = 0;  ///< Size of each of the two buffers.
   };
 
   void reduce_some(const std::string& name, const std::byte* a, const std::byte* b, std::byte* dst,
