@@ -19,10 +19,10 @@
 
 namespace mccl::transport {
 
-/// How the engine learned that a peer is lost. `reported`: news arrived that the peer's process has
-/// ended, so the peer's operating system closes the links immediately or soon. `silence`: no sign
-/// of life arrived from the peer within the time limit; the peer's links may stay open for much
-/// longer.
+/// How the engine learned that a peer is lost. `reported`: a report arrived that the peer's process
+/// has ended, so the peer's operating system closes the links immediately or soon. `silence`: no
+/// sign of life arrived from the peer within the time limit; the peer's links may stay open for
+/// much longer.
 enum class Loss { reported, silence };
 
 class LinkClosed : public PeerError {

@@ -82,7 +82,7 @@ class Transport {
   /// make the link. A LinkEvent reports a later failure, at the deadline at the latest.
   virtual Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) = 0;
   /// Continues to make a link, with a blob from the other end. Throws CorruptionError for a blob
-  /// that no correct peer sends, and another Error if this end cannot make the link.
+  /// that no correct peer sends. Throws another Error if this end cannot make the link.
   virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) = 0;
   /// Called instead of hear() if this end refuses the link that the dialing end has begun.
   virtual void refuse(WorldRank, const LinkKey&, std::span<const std::byte>) {}

@@ -9,8 +9,8 @@
 namespace mccl::transport::rdma {
 namespace {
 
-/// Delay between the notice that the peer's process has ended and the failure of calls. The peer's
-/// last bytes may arrive after that notice.
+/// After a report that the peer's process has ended, calls fail only after this delay, because the
+/// peer's last bytes may arrive after the report.
 constexpr std::chrono::milliseconds kLastWords{250};
 
 }  // namespace
@@ -20,7 +20,7 @@ RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::st
 
 /// If a loan exists, the pair is destroyed immediately, because the device must not read the
 /// caller's memory after this call. The pair is also destroyed immediately if the peer is lost.
-/// Otherwise the station sends the last messages first.
+/// Otherwise the station destroys the pair once its last messages have been sent.
 RdmaLink::~RdmaLink() {
   if (loan_ || lost_at_ != Clock::time_point::max()) {
     pair_.reset();
@@ -78,7 +78,8 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   return written;
 }
 
-/// A link has at most one loan. Bytes that do not continue the loan must be copied.
+/// A link has at most one loan at a time. The caller must copy bytes that do not continue the
+/// memory of that loan.
 bool RdmaLink::borrow(std::span<const std::byte> bytes) {
   if (loan_ && !loan_->goes_on_with(bytes) && pair_->lent() == 0) loan_.reset();
   if (!loan_) loan_ = station_->device().loans().take(bytes);
@@ -114,8 +115,8 @@ std::span<const std::byte> RdmaLink::peek(std::size_t at_least) {
   return {seam_.data() + seam_begin_, seam_end_ - seam_begin_};
 }
 
-/// Copies no more than `at_least` bytes, so that peek() later returns the following bytes without a
-/// copy.
+/// Extends seam_ to `at_least` bytes and no further, so that peek() later returns the following
+/// bytes without a copy.
 void RdmaLink::join_ends(std::size_t at_least) {
   std::memmove(seam_.data(), seam_.data() + seam_begin_, seam_end_ - seam_begin_);
   seam_end_ -= std::exchange(seam_begin_, 0);

@@ -60,7 +60,7 @@ class RdmaLink final : public Link {
   bool borrow(std::span<const std::byte> bytes);
   /// Ends the loan if the device has read all of the lent memory.
   void settle_loan() const;
-  /// Throws if no more bytes can be received or sent.
+  /// Throws LinkClosed or CorruptionError if no more bytes can be received or sent.
   void fail_if_over() const;
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -75,7 +75,8 @@ class RdmaLink final : public Link {
   std::array<std::byte, kPeekBytes> seam_{};
   std::size_t seam_begin_ = 0;
   std::size_t seam_end_ = 0;
-  /// Time from which calls report that the peer is lost.
+  /// Time from which calls throw LinkClosed because the peer is lost; Clock::time_point::max() if
+  /// it is not lost.
   Clock::time_point lost_at_ = Clock::time_point::max();
   Moved moved_;
 };

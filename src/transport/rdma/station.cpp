@@ -14,10 +14,10 @@ namespace {
 
 /// Time after which a retired pair is destroyed even if its last messages are not sent.
 constexpr std::chrono::seconds kPatience{2};
-/// Maximum time for which the station's destructor waits for all departing pairs together. Long
-/// enough for two retransmissions of a queue pair (kTimeout in verbs/library.cpp).
+/// Maximum time for which the station's destructor waits for all departing pairs together. It is
+/// long enough for two retransmissions of a queue pair (kTimeout in verbs/library.cpp).
 constexpr std::chrono::milliseconds kLastPatience{1200};
-/// Poll interval of a device that has no notifications.
+/// Interval between polls of a device that cannot send notifications.
 constexpr std::chrono::milliseconds kBlindNap{1};
 /// Interval between polls of pairs that are not in use, while the process is awake.
 constexpr std::chrono::milliseconds kPollAgain{50};

@@ -20,7 +20,7 @@ namespace mccl::transport::rdma {
 
 class Station;
 
-/// Deleter of a pair: removes it from its station, then destroys it.
+/// Deleter of a pair: removes the pair from its station, then destroys the pair.
 struct Leaving {
   Station* station = nullptr;
   void operator()(Pair* pair) const;
@@ -63,8 +63,9 @@ class Station {
   /// the reason. Returns each link only once.
   std::vector<std::pair<LinkOf, std::string>> take_broken();
   Clock::time_point next_look() const;
-  /// Makes the channel's descriptor readable at the next completion. Returns true if there are
-  /// pairs, which may already have completions.
+  /// Makes the channel's descriptor readable at the next completion. Returns true if the station
+  /// has pairs. The caller must then check its links once more, because completions may have
+  /// occurred before this call.
   bool arm();
   void disarm() { armed_ = false; }
   /// Appends descriptors for poll(2): device events, and completions if the station is armed or

@@ -18,7 +18,8 @@ constexpr std::chrono::seconds kTidying{6};
 /// Interval between checks of links that are being made, for devices without notifications.
 constexpr std::chrono::milliseconds kLook{20};
 
-constexpr std::uint32_t kMostNumber = 0xffffff;  // Queue pairs and packets have 24-bit numbers.
+// The numbers of queue pairs and packets have 24 bits.
+constexpr std::uint32_t kMostNumber = 0xffffff;
 
 struct GidOnWire {
   std::uint32_t index = 0;

@@ -34,7 +34,7 @@ struct OfferHeader {
   SlotShape shape;
   std::uint32_t mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  std::uint16_t gid_count = 0;  ///< Set by encode().
+  std::uint16_t gid_count = 0;  ///< Number of addresses that follow; set by encode().
 };
 static_assert(sizeof(OfferHeader) == 40);
 

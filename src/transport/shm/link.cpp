@@ -16,8 +16,8 @@ namespace {
 /// writer and reader copy concurrently.
 constexpr std::size_t kGrain = std::size_t{32} << 10;
 
-/// Layout of the range: one page with the states of both rings, then the rings. The first cache
-/// line of the range belongs to the arena.
+/// Layout of the range of shared memory that a link uses: one page with the states of both rings,
+/// then the rings. The first cache line of the range belongs to the arena.
 struct States {
   RingState to_joiner;
   RingState to_maker;

@@ -83,8 +83,8 @@ class ShmLink final : public Link {
 
   /// Allocates a range for a new link. The caller must send the link's place() to the other end.
   /// `ring_bytes` is a power of two; the rings are smaller if the arena lacks memory. Returns null
-  /// if even rings of kLeastRingBytes do not fit. `bell` wakes the peer; `peer` is its name in
-  /// messages: "rank 3".
+  /// if even rings of kLeastRingBytes do not fit. `bell` wakes the peer. `peer` is the peer's name
+  /// in messages: "rank 3".
   static std::unique_ptr<ShmLink> make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
                                        std::string peer);
   /// Attaches to a range that the peer has made. Throws CorruptionError if `place` is invalid.

@@ -15,8 +15,8 @@ namespace {
 /// AES is preferred, because processors of servers and desktops compute it in hardware.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
-/// Throws InvalidArgument with the cause: the first error in OpenSSL's queue, if that is a system
-/// error, else the last error.
+/// Throws InvalidArgument. The message names the cause: the first error in OpenSSL's queue if that
+/// is an error of the operating system, otherwise the last error in the queue.
 [[noreturn]] void refuse_file(std::string_view setting, const std::string& path) {
   const unsigned long cause = ERR_peek_error();
   const std::string reason = ERR_SYSTEM_ERROR(cause)

@@ -92,8 +92,8 @@ bool is_software(std::string_view name) {
        {"utun", "awdl", "llw", "vmenet", "gif", "stf", "ap", "anpi"}) {
     if (name.starts_with(prefix)) return true;
   }
-  // bridge0 joins the Thunderbolt ports and is not software. The bridges of virtual machines have
-  // numbers of three digits, from 100.
+  // bridge0 joins the Thunderbolt ports, so it does not count as software. Bridges of virtual
+  // machines have numbers of three digits: bridge100 and up.
   constexpr std::string_view kBridge = "bridge";
   return name.starts_with(kBridge) && name.size() >= kBridge.size() + 3;
 }
@@ -215,7 +215,7 @@ std::vector<InterfaceAddress> list_interfaces() {
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, freeifaddrs);
   std::vector<InterfaceAddress> interfaces;
-  std::map<std::string, Medium> media;  // Keyed by interface, which may have several addresses.
+  std::map<std::string, Medium> media;  // Keyed by the name of the interface.
   for (const ifaddrs* entry = found; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const int family = entry->ifa_addr->sa_family;

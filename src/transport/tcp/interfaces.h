@@ -50,7 +50,7 @@ struct InterfaceAddress {
   std::string text() const;
 };
 
-/// Returns the interfaces in the kernel's order. Throws Error.
+/// Returns the IPv4 and IPv6 addresses of the interfaces, in the kernel's order. Throws Error.
 std::vector<InterfaceAddress> list_interfaces();
 
 /// Returns the interface that has the address; null if no interface has it.

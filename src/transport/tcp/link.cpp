@@ -29,8 +29,8 @@ constexpr int kMostDiscards = 64;
 /// Maximum number of bytes that one system call sends or receives; macOS rejects more than 2 GiB.
 constexpr std::size_t kMaxCallBytes = std::size_t{1} << 30;
 
-/// True if the call must be repeated once poll(2) reports the socket ready. ENOBUFS (no memory for
-/// sending) is excluded, because run_short() handles it.
+/// True if `error` means that the system call must be repeated once poll(2) reports the socket
+/// ready. ENOBUFS (no memory for sending) is excluded, because run_short() handles it.
 bool is_for_later(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 iovec piece(std::span<const std::byte> bytes) {
@@ -161,7 +161,7 @@ bool TcpLink::depart() noexcept {
     }
     return !ended_.empty() || unsent() == 0;
   } catch (const std::exception&) {
-    return false;  // No memory for the error text; the next call detects the end again.
+    return false;  // There is no memory for the error text. The next call detects the end again.
   }
 }
 

@@ -59,7 +59,7 @@ class TcpLink final : public Link {
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
   void make_room(std::size_t bytes);
-  /// Bytes received and not yet consumed.
+  /// Number of bytes received and not yet consumed.
   std::size_t buffered() const { return end_ - begin_; }
 
   Socket socket_;

@@ -144,7 +144,7 @@ void Inlet::hand_over(Socket socket) {
   try {
     if (const auto open = connections_.lock()) open->add(std::move(socket));
   } catch (const std::bad_alloc&) {
-    // Without memory to queue it, the connection is closed, as if the queue were full.
+    // There is no memory to queue the connection, so it is closed, as if the queue were full.
   }
 }
 

@@ -25,7 +25,7 @@ namespace {
 /// Approximate number of bytes of encrypted records per system call: few enough to stay in the
 /// processor's cache between encryption and the copy into the kernel.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
-/// Payload of a full record (RFC 8446, section 5.1).
+/// Number of payload bytes in a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
 /// Maximum size in bytes of a full record and a preceding key-update message.
 constexpr std::size_t kMostRecordBytes = kRecordBytes + 1024;
@@ -335,7 +335,7 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
     const int error = error_of(result);
     if (!would_block(error)) continue;
     if (!has_input()) return {got, got > 0 ? 0 : error};
-    // Without this limit, a peer that only replaces its key would occupy this thread forever.
+    // Without this limit, a peer that sends only key updates would occupy this thread forever.
     if (++empty_records > kMostEmptyRecords) broken_ = EBADMSG;
   }
   return {got, got > 0 ? 0 : broken_};

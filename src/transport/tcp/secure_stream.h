@@ -32,7 +32,7 @@ namespace mccl::transport::tcp {
 class SecureStream;
 
 /// The streams of one transport that hold encrypted bytes which the system has not taken yet. The
-/// transport sends these bytes, because the engine may write nothing more to the link. Not
+/// transport sends these bytes, because the engine may never write to the link again. Not
 /// thread-safe: used under the same lock as its streams.
 class Outbox {
  public:
@@ -41,7 +41,7 @@ class Outbox {
   void join();
   void leave(const SecureStream& stream) noexcept;
 
-  /// Adds a stream that holds bytes; no-op if it is already present.
+  /// Adds a stream that holds bytes; no-op if the stream is already in the outbox.
   void wait(SecureStream& stream) noexcept;
   /// Appends the descriptors that become writable when held bytes can be sent.
   void watch(std::vector<pollfd>& descriptors);
@@ -120,7 +120,7 @@ class SecureStream {
 
   bool has_ended() const { return broken_ != 0 || is_over_; }
   bool encrypt(std::span<const std::byte>& bytes);
-  /// Returns the errno for an operation of TLS that failed with `result`.
+  /// Returns the errno that describes the failure of an OpenSSL call which returned `result`.
   int error_of(int result);
   State fail(std::string why);
   State confirm();
@@ -139,7 +139,7 @@ class SecureStream {
   Key their_proof_{};
   std::string trouble_;
 
-  std::uint64_t records_ = 0;  ///< Records sent under the current key.
+  std::uint64_t records_ = 0;  ///< Number of records sent under the current key.
   int broken_ = 0;             ///< The errno with which receiving failed; 0 if it has not failed.
   bool is_over_ = false;       ///< True if the peer has ended the stream.
   bool has_said_end_ = false;  ///< True if end() has queued close_notify.

@@ -33,8 +33,8 @@ class Socket {
   /// Takes ownership of the descriptor; a negative one makes an empty Socket.
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
   Socket(Socket&&) noexcept = default;
-  /// Destroys this socket's stream first, because its destructor sends close_notify to the old
-  /// descriptor.
+  /// Replaces secure_ before descriptor_: the destructor of the old stream sends close_notify
+  /// through the old descriptor, which must still be open.
   Socket& operator=(Socket&& other) noexcept {
     secure_ = std::move(other.secure_);
     descriptor_ = std::move(other.descriptor_);
@@ -65,8 +65,8 @@ class Socket {
   /// Returns no bytes and no error once the other end has closed the connection.
   TransferResult receive(std::span<std::byte> bytes) const;
 
-  /// Encrypted bytes that send() has accepted and the system has not taken; 0 without encryption.
-  /// flush() sends these bytes; it returns 0 if none are left, else an errno.
+  /// Number of encrypted bytes that send() has accepted and the system has not taken yet; 0 without
+  /// encryption. flush() sends these bytes; it returns 0 if none are left, else an errno.
   std::size_t pending() const { return secure_ ? secure_->pending() : 0; }
   int flush() const { return secure_ ? secure_->flush() : 0; }
   /// True if receive() may return bytes that poll(2) does not report.
@@ -78,9 +78,9 @@ class Socket {
   /// Returns and clears the result of a non-blocking connect: 0 or an errno.
   int take_error() const;
 
-  /// Bytes written that the other host has not acknowledged, including the pending() bytes. On
-  /// Linux, a sent end of stream (FIN) counts as one byte. If the system cannot report the number,
-  /// only pending() bytes count.
+  /// Number of bytes written that the other host has not acknowledged, including the pending()
+  /// bytes. On Linux, a sent end of stream (FIN) counts as one byte. If the system cannot report
+  /// the number, only pending() bytes count.
   std::size_t unacknowledged() const;
 
  private:
@@ -114,8 +114,8 @@ void tune_stream(const Socket& socket);
 void bear_silence(const Socket& socket, std::chrono::seconds silence);
 
 /// Makes the system break the connection when sent bytes stay unacknowledged for `silence`. Only
-/// for connections whose reader never pauses: on Linux, bytes that wait for a full receive window
-/// also count.
+/// for connections whose reader never pauses: on Linux, bytes also count as unacknowledged while
+/// they wait because the peer's receive window is full.
 void limit_silence(const Socket& socket, std::chrono::seconds silence = std::chrono::seconds(10));
 
 /// Values of MCCL_CONGESTION_CONTROL that are not the name of an algorithm.

@@ -62,10 +62,11 @@ class Splice {
   static bool take(const Socket& from, Way& way, bool& more);
   static void give(const Socket& to, Way& way, bool& more);
   bool is_over() const;
-  /// True if one end has closed its connection. Bytes that it wrote before may still be in flight.
+  /// True if one end has closed its connection. Bytes that the closed end wrote earlier may still
+  /// be in flight.
   bool an_end_has_gone() const { return forth_.discards || back_.discards; }
-  /// True if an end has closed and all its bytes have been passed to the kernel, which may not have
-  /// sent them to the other end yet.
+  /// True if an end has closed, and all bytes that it wrote have been passed to the kernel. The
+  /// kernel may not have sent them to the other end yet.
   bool awaits_acknowledgement() const {
     return (forth_.ended && back_.discards) || (back_.ended && forth_.discards);
   }
@@ -73,8 +74,8 @@ class Splice {
   Socket one_;
   Socket other_;
   Clock::duration patience_;
-  std::optional<Clock::time_point> gone_since_;  ///< When advance() first found that an end had
-                                                 ///< closed; empty while both ends are open.
+  /// Time at which advance() first found that an end had closed; empty while both ends are open.
+  std::optional<Clock::time_point> gone_since_;
   bool gave_up_ = false;
   Way forth_;  ///< From one_ to other_.
   Way back_;

@@ -84,8 +84,8 @@ std::byte* map_memory(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-/// Returns the limit on the bytes of all loans: half of the memory that this process may lock. The
-/// other half is left for slots.
+/// Returns the maximum total size in bytes of the memory that loans register: half of the memory
+/// that this process may lock. The other half is left for slots.
 std::size_t lockable_bytes() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -100,7 +100,8 @@ std::shared_ptr<VerbsDevice> VerbsDevice::open(const std::shared_ptr<Verbs>& ver
   Open& open = open_devices();
   const Open::Key key{verbs.get(), name, ::getpid()};
   for (;; std::this_thread::sleep_for(kWhileItCloses)) {
-    // Declared before the lock, and so released after it: the deleter (Close) takes the same lock.
+    // `known` is declared before `lock`, so it is destroyed after `lock` has been released. This
+    // order is necessary because the deleter (Close) locks the same mutex.
     std::shared_ptr<VerbsDevice> known;
     const std::lock_guard lock(open.mutex);
     if (const auto entry = open.devices.find(key); entry != open.devices.end()) {

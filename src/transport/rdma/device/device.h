@@ -76,7 +76,7 @@ class SlotMemory {
   };
   struct Slab {
     std::unique_ptr<std::byte, Unmap> memory;
-    std::unique_ptr<MemoryRegion> region;  // Destroyed before `memory`.
+    std::unique_ptr<MemoryRegion> region;  // Covers `memory`, so it is destroyed first.
     std::vector<std::size_t> free;         ///< Offsets of free berths.
     std::size_t used = 0;
   };
@@ -206,7 +206,7 @@ class VerbsDevice {
   std::unique_ptr<Loans> loans_;
   std::atomic<bool> failed_{false};
   std::atomic<bool> abandoned_{false};
-  std::atomic<std::uint64_t> ports_{0};  ///< One bit per port in use.
+  std::atomic<std::uint64_t> ports_{0};  ///< One bit for each port given to use_port().
   mutable std::mutex mutex_;
   std::string trouble_;                                // guarded by mutex_
   std::map<std::uint32_t, std::string> failed_pairs_;  // guarded by mutex_

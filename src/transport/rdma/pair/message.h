@@ -55,7 +55,8 @@ class Credits {
   std::uint32_t outstanding() const { return sent_ - heard_; }
 
   void return_one() { ++returned_; }
-  /// Accounts for messages lost in transit. They used no receive, so the peer regains their credit.
+  /// Accounts for `lost` messages that were lost in transit. They used no receive of this end, so
+  /// the peer gets back the credit that it spent on them.
   void skip(std::uint32_t lost) { returned_ += lost; }
   std::uint32_t returned() const { return returned_; }
   bool owes_credit() const { return returned_ - announced_ >= kWorthTelling; }
@@ -91,8 +92,8 @@ struct MessageHeader {
   /// Secret token that the receiver gave to its peer. It proves that the peer sent the message.
   std::uint64_t token = 0;
   std::uint32_t sequence = 0;  ///< Index among the messages of one direction.
-  std::uint32_t bytes = 0;     ///< Payload bytes after the header.
-  std::uint32_t returned = 0;  ///< Receives that the sender has posted again, in total.
+  std::uint32_t bytes = 0;     ///< Number of payload bytes after the header.
+  std::uint32_t returned = 0;  ///< Total number of receives that the sender has posted again.
   std::uint16_t kind = 0;
   std::uint16_t question = 0;  ///< Number of the probe that is sent or answered; else 0.
 };
@@ -108,13 +109,13 @@ struct Decoded {
 };
 Decoded decode(std::span<const std::byte> message, std::uint64_t token, std::size_t most);
 
-/// Size of a slot, which holds one message with its header: large enough that the cost per message
-/// is negligible, small enough for the cache, and a multiple of the page size.
+/// Size in bytes of a slot, which holds one message with its header. The size is large enough that
+/// the cost per message is negligible, small enough for the cache, and a multiple of the page size.
 inline constexpr std::uint32_t kSlotBytes = 32 << 10;
 inline constexpr std::uint32_t kReceiveSlots = 16;
 inline constexpr std::uint32_t kSendSlots = 8;
-/// Number of send slots that data may not use: messages that return credit must not wait for a free
-/// slot.
+/// Number of send slots that data messages must leave free, so that messages that return credit
+/// need not wait for a slot.
 inline constexpr std::uint32_t kSendReserved = 2;
 inline constexpr std::size_t kBerthBytes = std::size_t{kSlotBytes} * (kReceiveSlots + kSendSlots);
 

@@ -277,8 +277,8 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       break;
     case MessageKind::data: {
       if (!is_open()) {
-        // The peer considers the pair open. This end must do so too, because no other transport may
-        // be tried then.
+        // The peer considers the pair open, so the two ends may no longer try another transport.
+        // This end must therefore treat the pair as open too.
         phase_ = Phase::open;
         return end("it sends data, but the messages before the data were lost in transit");
       }
@@ -295,7 +295,7 @@ void Pair::hear(const MessageHeader& header, std::uint32_t slot) {
       hello_owed_ |= may_be_open_there() && !is_open();
       break;
     case MessageKind::answer:
-      if (header.question != question_) break;  // An answer to an earlier probe.
+      if (header.question != question_) break;  // The peer answers an earlier probe.
       data_proved_ = data_asked_;
       asked_since_ = Clock::time_point::max();
       break;
@@ -334,7 +334,7 @@ bool Pair::owes() const {
          credits_.owes_credit();
 }
 
-/// uc only: true if sent data may be lost without any report.
+/// True if the service is uc and data that this end sent may have been lost without any report.
 bool Pair::is_unproved() const {
   return service_ == Service::uc && is_open() && data_sent_ != data_proved_ &&
          credits_.outstanding() != 0;

@@ -160,7 +160,8 @@ class Pair {
   std::uint32_t expected_ = 0;  ///< Sequence number that the next received message must have.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  /// Payload of the message posted in each send slot: all bytes, and those in lent memory.
+  /// Size of the payload of the message posted in each send slot: all bytes, and the bytes in lent
+  /// memory.
   struct Sending {
     std::uint32_t bytes = 0;
     std::uint32_t lent = 0;
@@ -182,7 +183,7 @@ class Pair {
   Clock::time_point asked_since_ = Clock::time_point::max();
   Clock::duration ask_again_{}, ask_after_{}, answer_patience_ = kAnswerPatience;
   Clock::time_point next_question_{};
-  /// Numbers of the latest probe of this end and of the peer.
+  /// Number of the latest probe that this end sent, and of the latest probe that the peer sent.
   std::uint16_t question_ = 0, question_heard_ = 0;
   Clock::time_point next_tending_ = Clock::time_point::max();
   std::string ended_;

@@ -18,9 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-/// Maximum number of device names from one rank to one peer.
+/// Maximum number of device names in one entry, which lists the devices from one rank to one peer.
 constexpr std::size_t kMostNames = 64;
-/// Maximum number of characters of a value that an error shows.
+/// Maximum number of characters of a table value that an error message contains.
 constexpr std::size_t kMostShown = 120;
 /// Maximum size of the file in bytes; the table of the largest job is smaller.
 constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
@@ -161,7 +161,8 @@ DeviceTable read_device_table(const std::string& path, std::optional<int> size) 
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0)
     refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-  // A directory has no text, and reading a pipe or device might never end.
+  // Only a regular file is accepted: a directory has no text, and reading a pipe or device might
+  // never end.
   if (!S_ISREG(status.st_mode)) refuse(path, "expected a file");
   const auto bytes = static_cast<std::uintmax_t>(status.st_size);
   if (bytes > kMostTableBytes)

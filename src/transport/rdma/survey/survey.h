@@ -66,7 +66,8 @@ std::string picture_of(const std::vector<Card>& cards);
 
 struct Survey {
   Card card;
-  bool has_devices = false;  ///< True if a device exists, in any state, or a setting lists one.
+  /// True if this host has an RDMA device, usable or not, or a setting lists devices.
+  bool has_devices = false;
   /// Stations in the order of the card's devices; null for a device that cannot be used.
   std::vector<std::shared_ptr<Station>> stations;
 };
@@ -78,7 +79,8 @@ struct Survey {
 /// for invalid settings.
 Survey survey(const Config& config, WorldRank rank, int size, const std::shared_ptr<Verbs>& verbs,
               const std::string& why);
-/// Returns the card of a rank that uses no device, for the reason `why`.
+/// Returns the card of a rank that uses no RDMA device. `why` is the reason, which becomes
+/// Card::why.
 Card card_without(const std::string& why);
 
 /// Returns the addresses that the setting `wanted` allows: all addresses if `wanted` is empty, the

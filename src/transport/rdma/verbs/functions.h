@@ -28,16 +28,16 @@ inline SharedLibrary load_library() { return SharedLibrary({kFile, "libibverbs.s
 inline constexpr std::string_view kAdvice = "install libibverbs1 and ibverbs-providers (rdma-core)";
 #endif
 
-/// Returns the errno of a call that returned null, or ENOMEM if the library set none. The caller
-/// must clear errno before the call.
+/// Returns the errno of a library call that returned null, or ENOMEM if the call set no errno. The
+/// caller must clear errno before the call.
 inline int code_of_null() { return errno != 0 ? errno : ENOMEM; }
 inline int code_of(int result) { return result < 0 ? (errno != 0 ? errno : EIO) : result; }
 
 template <typename T>
 using Owned = std::unique_ptr<T, LibraryFunction<int(T*)>>;
 
-/// The functions of the library. Without the optional functions, devices send no notifications and
-/// report no events, and the types of addresses are unknown.
+/// The functions of the library. If it lacks the optional functions, devices send no notifications
+/// and report no events, and the types of addresses are unknown.
 struct Functions {
   template <typename Signature>
   using Fn = LibraryFunction<Signature>;

@@ -59,7 +59,7 @@ struct Port {
   LinkLayer layer = LinkLayer::unknown;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  std::size_t message_bytes = 0;  ///< Maximum length of a message.
+  std::size_t message_bytes = 0;  ///< Maximum size of a message.
 };
 
 struct RegionLimits {
@@ -72,8 +72,8 @@ struct RegionLimits {
 /// Result of a request that was posted with `id`. `bytes` is valid only if the status is 0.
 struct Completion {
   std::uint64_t id = 0;
-  int status = 0;           ///< 0 for success, or another ibv_wc_status.
-  std::uint32_t bytes = 0;  ///< Length of a received message.
+  int status = 0;           ///< A value of ibv_wc_status; 0 for success.
+  std::uint32_t bytes = 0;  ///< Size of a received message.
 };
 
 /// Returns a text such as "the other end does not answer (completion status 12)".
@@ -84,7 +84,7 @@ inline constexpr int kFlushed = 5;
 /// An event that a device reports asynchronously, not as a completion.
 struct DeviceEvent {
   enum class Kind { device_gone, port_down, pair_failed, other } kind = Kind::other;
-  int port = 0;  ///< Set for port_down.
+  int port = 0;  ///< Number of the port; set for port_down.
   std::string text;
   std::uint32_t pair = 0;  ///< Number of the queue pair; set for pair_failed.
 };
