@@ -29,7 +29,7 @@ void release_unused(Clock::duration time);
 bool sees_any(DeviceKind kind);
 
 /// For tests: replaces the function that opens the devices of a kind. Null restores the original
-/// function.
+/// function. Also drops the depots and pools of these devices.
 void replace_maker(DeviceKind kind, Maker maker);
 
 }  // namespace mccl::device

@@ -59,7 +59,7 @@ class Pinned {
 };
 
 /// A bounce in which the host submits each copy only when the copy may begin. A GPU that waited for
-/// the host would block other programs, and macOS ends work that waits for seconds.
+/// the host would block other programs, and macOS ends GPU work that waits for seconds.
 class BlitBounce final : public HostBounce {
  public:
   BlitBounce(std::shared_ptr<MetalDriver> driver, std::shared_ptr<Pinned> pinned)

@@ -42,7 +42,8 @@ void replace_driver(std::shared_ptr<MetalDriver> other) {
     const std::lock_guard lock(here.mutex);
     here.driver = std::move(other);
   }
-  // This call also drops the depots, and so the pinned memory and bounces of the previous driver.
+  // This call also drops the depots, which hold the pinned memory and bounces of the previous
+  // driver.
   replace_maker(DeviceKind::metal, nullptr);
 }
 

@@ -63,7 +63,7 @@ __device__ __forceinline__ void meet(const Fabric& fabric, std::uint32_t meeting
 /// because a later kernel may launch these blocks.
 template <typename Counter>
 __device__ __forceinline__ void leave(Counter& counter, std::uint32_t count) {
-  __syncthreads();  // all threads have read the counter
+  __syncthreads();  // waits until all threads have read the counter
   for (unsigned block = blockIdx.x + threadIdx.x * gridDim.x; block < kMostBlocks;
        block += gridDim.x * blockDim.x) {
     counter[block] = count;

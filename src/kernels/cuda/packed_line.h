@@ -9,10 +9,11 @@
 namespace mccl::kernels::cuda {
 
 inline constexpr int kLanes = 32;
-inline constexpr int kDataLanes = 30;     ///< Number of lanes that hold data before packing.
-inline constexpr int kWordsOfLine = 15;   ///< Number of data words per line.
-inline constexpr int kDataOfWarp = 480;   ///< Bytes of data in the lines that a warp writes.
-inline constexpr int kBytesOfWarp = 512;  ///< Bytes of a warp's lines, with their flags.
+inline constexpr int kDataLanes = 30;    ///< Number of lanes that hold data before packing.
+inline constexpr int kWordsOfLine = 15;  ///< Number of data words per line.
+inline constexpr int kDataOfWarp = 480;  ///< Number of data bytes in the lines that a warp writes.
+/// Number of bytes in these lines, including their flags.
+inline constexpr int kBytesOfWarp = 512;
 
 MCCL_BOTH bool has_flag(int lane) { return lane % 8 == 7; }
 

@@ -15,8 +15,8 @@
 namespace mccl::kernels::cuda {
 namespace {
 
-/// Address at which the rank `rank` announces the place of its input to the rank `area`. It is in
-/// the same 64 bytes as the barrier's word for this block and `rank`.
+/// Address, in the staging area of rank `area`, at which rank `rank` announces the place of its
+/// input. The address is in the same 64 bytes as the barrier's word for this block and `rank`.
 __device__ __forceinline__ volatile std::uint64_t* place_of(const Fabric& fabric, int area,
                                                             int rank) {
   return reinterpret_cast<volatile std::uint64_t*>(word_of(fabric, area, blockIdx.x, rank) + 4);
