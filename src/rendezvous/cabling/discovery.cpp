@@ -17,8 +17,8 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// Time limit for an address to answer once its rank is known to run, and for both ends of a cable
-/// to report the cable.
+/// Time limit for an address to answer once its rank is known to run. Also the longest time that
+/// rank 0 waits for both ends of a cable to report the cable.
 constexpr Clock::duration kPatience = 1s;
 /// Minimum interval between reports to the neighbours about cables. Changes in this interval are
 /// reported together, because many trunks are established at the same time.
@@ -144,7 +144,7 @@ void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_poi
 }
 
 /// Sends the fault to all neighbours; connected() sends it to those that connect later. The
-/// neighbour from which the fault came gets it as well, as an acknowledgement.
+/// neighbour that reported the fault also gets it, as an acknowledgement.
 void Discovery::fail(const CableNews& fault, Clock::time_point now) {
   if (!link_state_.hear(fault)) return;
   fault_spread_at_ = now + kToSpreadFault;
@@ -176,16 +176,17 @@ bool Discovery::is_joined_to(int peer) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender learned of the fault before the decision reached it. Its process therefore fails,
-    // and the cable to it is lost.
+    // The sender learned of the fault before rank 0's decision on the cabling reached it. Its
+    // process therefore fails, and the cable to it is lost.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
   const int rank = news.sighting.rank;
   const bool is_sighting = news.kind == CableNews::Kind::sighting;
   if (!link_state_.hear(news)) {
-    // A known sighting with a higher version is from an earlier process with the sender's rank.
-    // Sending it back lets the new process choose a higher version.
+    // If the known sighting (report of a rank's own cables) has a higher version, an earlier
+    // process with the sender's rank made it. Sending it back lets the new process choose a higher
+    // version.
     const Sighting* const known =
         is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
     if (known && known->version > news.sighting.version)
@@ -210,7 +211,8 @@ bool Discovery::is_first(const Trunk& trunk) const {
   return &*std::ranges::find(trunks_, trunk.peer(), &Trunk::peer) == &trunk;
 }
 
-/// Neighbours of rank 0 receive the decision from rank 0, so other ranks do not forward it to them.
+/// Neighbours of rank 0 receive the decision on the cabling from rank 0 itself, so other ranks do
+/// not forward it to them.
 void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
     const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
@@ -220,7 +222,7 @@ void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
 }
 
 /// Sends each neighbour this rank's sighting, and the sightings of all ranks that have no cable to
-/// that neighbour. Ranks with a cable to it send their sightings themselves.
+/// that neighbour. Ranks with such a cable send their sightings themselves.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;
@@ -232,8 +234,8 @@ void Discovery::spread_sightings() {
   }
 }
 
-/// Updates the cables that this rank sees; on rank 0, also calls decide(). Once there is a
-/// decision, records this rank's agreed cables in known_.
+/// Updates the cables that this rank sees; on rank 0, also calls decide(). Once the cabling is
+/// decided, records this rank's agreed cables in known_.
 void Discovery::look_around(Clock::time_point now) {
   if (!cabling()) {
     const bool settled =

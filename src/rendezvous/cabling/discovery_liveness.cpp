@@ -101,8 +101,8 @@ void Discovery::beat() {
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
     if (known.is_lost) continue;
-    // If the cable has no trunk any more, it does not count as cut here: either the peer's process
-    // has ended, or advance_probes() finds out whether it has.
+    // A cable whose trunk has ended does not count as cut here, because the peer's process may have
+    // ended. advance_probes() finds out whether it has.
     std::optional<Clock::time_point> heard_at;
     for (const Trunk& trunk : trunks_) {
       if (trunk.cable() == known.cable) heard_at = std::max(heard_at, {trunk.heard_at()});

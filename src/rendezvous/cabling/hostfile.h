@@ -30,8 +30,8 @@ std::string text_of(const transport::tcp::HostPort& address);
 /// IPv4 /30 or an IPv6 /64).
 bool may_be_sparse(const AddressTable& table);
 
-/// True for a job of two ranks if addresses with the same index are in one network of this host.
-/// The ranks then reach each other directly, so wire() makes no Wiring.
+/// True for a job of two ranks if the addresses with the same index in the two ranks' lists are in
+/// one network of this host. The ranks then reach each other directly, so wire() makes no Wiring.
 bool share_networks(const AddressTable& table, int rank);
 
 /// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name

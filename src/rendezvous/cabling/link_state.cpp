@@ -169,9 +169,9 @@ bool LinkState::hear(const CableNews& news) {
   return true;
 }
 
-/// Handles a sighting of this rank that a neighbour has sent. Returns false if it came from this
-/// process. Otherwise it came from an earlier process with this rank, and the other ranks consider
-/// it newer than own(). In that case, raises the version of own() above the reported version and
+/// Handles a report of this rank's own cables that a neighbour has passed on. Returns false if the
+/// report is an echo: older than own() or equal to it. Otherwise, an earlier process with this rank
+/// made the report. In that case, raises the version of own() above the reported version and
 /// returns true, so that own() is sent to all ranks.
 bool LinkState::hear_of_itself(const Sighting& reported) {
   Sighting& own = *known_[static_cast<std::size_t>(rank_)];

@@ -92,7 +92,7 @@ class Trunk {
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
-  /// True if no more messages are expected from the peer, because it misbehaves or knows of a
+  /// True if no more messages are expected from the peer, because the peer misbehaves or knows of a
   /// fault.
   bool given_up = false;
 

@@ -103,7 +103,7 @@ void Wiring::listen_at(Listener listener) {
 
 Wiring::~Wiring() {
   if (abandoned_) {
-    thread_.detach();  // After a fork, the thread exists only in the parent.
+    thread_.detach();  // This is the child of a fork, and the thread exists only in the parent.
   } else {
     leave();
   }
@@ -282,9 +282,11 @@ void Wiring::agreed() {
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
 }
 
-/// Repeats a cable for each port that the hostfile lists for its address: several connections.
+/// Returns the cables, followed by repetitions of each cable for which the hostfile lists several
+/// ports. Such a cable gets one connection (rail) per port.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Compares hosts without scopes, which differ between ranks, so that both get the same result.
+  // Compares hosts without scopes. Scopes differ between ranks, but both ranks must get the same
+  // number of rails.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(
@@ -359,7 +361,8 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Called in the child of a fork, which has no such thread. Unlocks what before_fork() has locked.
+/// Called in the child of a fork, in which the thread does not exist. Unlocks the mutex that
+/// before_fork() has locked.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

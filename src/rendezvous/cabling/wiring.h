@@ -41,15 +41,15 @@ enum class Destination : std::uint8_t { links, store };
 struct WiringOptions {
   int rank = 0;
   AddressTable table;
-  /// Its MCCL_CONNECT_TIMEOUT also limits the time for which a relayed connection remains after one
-  /// of its two ranks has closed it or died, while the other rank receives the remaining bytes. Its
-  /// encryption settings apply to the messages about cables. Relayed connections are encrypted by
-  /// the ranks at their ends.
+  /// This rank's settings. MCCL_CONNECT_TIMEOUT also limits how long a relayed connection remains
+  /// after one of its two ranks has closed it or died. In this time, the other rank receives the
+  /// remaining bytes. The encryption settings apply to the messages about cables. Relayed
+  /// connections are encrypted by the ranks at their ends.
   Config config;
   Clock::time_point deadline;
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
-  /// Selects the ranks that count as reachable; null for all. Used by tests on one machine, where
-  /// all ranks reach each other.
+  /// Returns whether the rank counts as reachable; null if all ranks do. Tests on one machine use
+  /// it, because all ranks reach each other there.
   std::function<bool(int rank)> may_reach = {};
 };
 

@@ -19,13 +19,13 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// If an address has more guests than kShare, its guests are closed before the guests of other
-/// addresses. The ranks of one host share an address, and several of them may connect at the same
-/// time.
+/// If more than kShare guests (connections whose handshake is unfinished) have one address, they
+/// are closed before the guests of other addresses. kShare is more than 1 because the ranks of one
+/// host share an address, and several of them may connect at the same time.
 constexpr std::size_t kShare = 16;
-/// Maximum number of connections accepted from a listener before the guests are served again. It is
-/// smaller than kMaxGuests, so that these connections cannot displace all guests before the next
-/// messages of the guests are read.
+/// Maximum number of connections accepted from a listener before the guests' messages are read
+/// again. It is smaller than kMaxGuests, so that the new connections cannot displace all guests
+/// before their messages are read.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
 /// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener. A
@@ -133,7 +133,8 @@ void Turnstile::turned_away(LogLevel level, const std::string& from, const std::
 /// Orders guests for removal: the guest with the greatest Claim is closed first.
 struct Acceptor::Claim {
   bool is_unproven;
-  bool is_stranger;  ///< All ranks have joined, and the guest's address is not a peer's.
+  /// True if all ranks have joined and the guest's address is not that of a peer.
+  bool is_stranger;
   bool is_silent;
   std::size_t crowd;  ///< Number of guests with the same address if it exceeds kShare; else 0.
 
@@ -272,8 +273,8 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
                          guest.from});
     return;
   }
-  // The peer is a member of the job. It meant to connect to another rank, or it has connected
-  // through another address and dropped this connection.
+  // The peer is a member of the job. Either it meant to connect to another rank, or it has already
+  // connected through another address and closed this connection.
   log_.debug("closed the connection of rank {} at {}: {}", handshake.peer(), guest.from.text(),
              why);
 }

@@ -89,8 +89,8 @@ struct Newcomer {
   transport::tcp::Address from;
 };
 
-/// Holds a limited number of guests, each for a limited time. If a connection arrives while that
-/// number is reached, one guest is closed, chosen in this order:
+/// Holds a limited number of guests, each for a limited time. If a connection arrives when that
+/// limit has been reached, one guest is closed, chosen in this order:
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
 ///    prove it.
@@ -99,8 +99,8 @@ struct Newcomer {
 /// 3. Guests that have not sent their hello message. Peers send it immediately.
 /// 4. Guests of the address with the most guests, if they are more than kShare.
 ///
-/// Ties are broken at random. A flood of connections that imitate a peer, as far as is possible
-/// without the key, can therefore delay peers, but cannot exclude a peer forever.
+/// Ties are broken at random. A process without the key can therefore delay peers by a flood of
+/// connections, but cannot exclude a peer forever, however well it imitates one.
 class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
@@ -118,11 +118,12 @@ class Acceptor {
   void limit(AdmissionRate rate, Clock::time_point now) { turnstile_.limit(rate, now); }
   void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
 
-  /// Does all work that is possible without blocking; appends the connections whose handshake has
-  /// ended with a member of the job.
+  /// Does all work that is possible without blocking. Appends to `newcomers` the connections whose
+  /// handshake has shown that the other side is a member of the job.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Counts and logs that the caller refuses a newcomer, which advance() has returned.
+  /// Counts and logs the refusal of a connection that advance() has returned. Called when the
+  /// caller refuses it.
   void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
               Clock::time_point now);
 

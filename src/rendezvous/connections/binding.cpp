@@ -231,7 +231,8 @@ OwnAddresses own_addresses(const Config& config, Reach reach,
   if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
   OwnAddresses own;
   if (reach == Reach::this_host) own.bound = loopbacks(0, interfaces);
-  // One loopback address is enough: every rank of this host dials the first one first.
+  // One loopback address is enough, because every rank of this host dials the first published
+  // address first.
   if (own.bound.size() > 1) own.bound.resize(1);
   publish(own, own.bound.empty() ? reachable(interfaces, AF_INET6) : own.bound, log);
   return own;
@@ -255,7 +256,8 @@ int port_for(const Config& config, int rank) {
   return port;
 }
 
-/// True if the user has set the port. A C++ program may assign port_base directly, without set().
+/// True if the user has set the port. A C++ program may assign port_base directly, without set(),
+/// so any value other than the default also counts as set by the user.
 bool is_port_given(const Config& config) {
   return config.port_base_given.yes || config.port_base != Config{}.port_base;
 }

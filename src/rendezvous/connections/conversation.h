@@ -55,7 +55,7 @@ class ByteStream {
 
   transport::tcp::Socket socket_;
   Bytes output_;
-  std::size_t sent_ = 0;  ///< Bytes of output_ that have been sent.
+  std::size_t sent_ = 0;  ///< Number of bytes of output_ that have been sent.
   bool ended_ = false;
   int error_ = 0;
 };

@@ -157,7 +157,8 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
-  // The first byte shows whether the other side accepts: two dialers would wait for each other.
+  // The first byte is the role of the sender. If it is not the acceptor's, the other side may dial
+  // as well, and two dialers would wait for each other.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo server?)");
@@ -203,7 +204,8 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   if (role != kDialerRole || purpose >= transport::kPurposeCount)
     return refuse(Refusal::noise, "its first message is malformed");
   key_.purpose = static_cast<transport::Purpose>(purpose);
-  // The ranks and the size are read from the transcript once they are proven.
+  // The ranks and the size are read from the transcript only once the dialer has proved that it
+  // knows the job key.
   append(transcript_, message);
   Bytes challenge = prefix();
   append(challenge, kAcceptorRole);

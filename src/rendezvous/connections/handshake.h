@@ -120,7 +120,7 @@ class Handshake {
   /// The message expected next. The acceptor expects the first four messages, the dialer the last
   /// four, each in this order.
   enum class Step : std::uint8_t {
-    hello_prefix,  ///< Magic and version; other protocols are recognised by the first bytes.
+    hello_prefix,  ///< Magic and version. Other protocols differ in the first bytes.
     hello,
     dialer_proof,
     dialer_settings,

@@ -80,7 +80,7 @@ class KeyFile {
 
   std::string key_;
   std::string path_;
-  Descriptor file_;  ///< Holds a lock, which shows that the process is alive.
+  Descriptor file_;  ///< The lock on this file shows that the process is alive.
   int process_;      ///< Id of the process that made the file and removes it.
 };
 

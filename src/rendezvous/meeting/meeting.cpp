@@ -85,8 +85,8 @@ class Meeting {
                     .size = o_.size,
                     .agreement = agreement_of_arrival(o_.config),
                     .advice = advice_without_key(o_.config),
-                    // The store outlives this object and may call on_second later, so the function
-                    // owns copies.
+                    // The store outlives this object and may call on_second later, so the lambda
+                    // captures copies.
                     .on_second =
                         [log = o_.log, rank = o_.rank](const std::string& process) {
                           log.warn(
@@ -255,7 +255,8 @@ class Meeting {
         probed_.erase(peer);
         continue;
       }
-      if (event.key.purpose != Purpose::control) continue;  // While ranks meet, no group has links.
+      // Groups make their links only after the meeting, so every other link is dropped.
+      if (event.key.purpose != Purpose::control) continue;
       auto& control = met_.controls[event.peer.index()];
       if (!control) --missing_;
       if (!control && peer < o_.rank) --dials_;

@@ -34,8 +34,8 @@ constexpr Clock::duration kRailStagger = 2s;
 
 /// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// Delay of the report that a relayed connection has ended. The rank that saw the cause of the end
-/// can report the cause first in this time.
+/// Delay before the end of a relayed connection is reported, so that the rank that saw the cause of
+/// the end can report the cause first.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
 /// Time limit of the kernel's TCP for a silent peer, in liveness intervals. It is only a fallback:

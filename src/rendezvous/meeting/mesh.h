@@ -41,7 +41,7 @@ struct MeshOptions {
 };
 
 /// This process's listener, and its dials to other ranks. While the ranks meet, the Mesh makes this
-/// rank's control connections, which progress() returns like links. Afterwards it serves as the
+/// rank's control connections, which progress() reports as links. Afterwards it serves as the
 /// transport "tcp". Only the constructor may block (name resolution).
 ///
 /// progress() reports dials that failed, and authenticated peers whose settings differ from those
@@ -75,9 +75,9 @@ class Mesh final : public transport::Transport {
   /// larger of the two ranks' numbers of explicitly listed addresses, or 1 if neither rank lists
   /// addresses. With cables: the number of cables of the pair, limited to 1..64.
   int rails(WorldRank peer) const override { return rails_of(peer.number()); }
-  /// Paths to the peer of which none is better than the others, as far as this host's system
-  /// reports, such as "eth1, to 10.0.0.2". Returns one empty string if the pair has several rails,
-  /// or if the job uses cables.
+  /// Describes the equally good paths to the peer, as far as this host's system reports, such as
+  /// "eth1, to 10.0.0.2". Returns one empty string if the pair has several rails, or if the job
+  /// uses cables.
   std::vector<std::string> equal_ways(WorldRank peer) const override;
   void take_way(WorldRank peer, std::size_t way) override { taken_[peer.number()] = way; }
 
@@ -123,10 +123,11 @@ class Mesh final : public transport::Transport {
   std::list<Dial> dials_;
   /// Local addresses of control connections, by peer.
   std::map<int, transport::tcp::Address> own_ends_;
-  std::map<int, std::size_t> taken_;  ///< Selected index into equal_ways(), by peer.
+  /// Key: a peer. Value: the index in equal_ways() of the selected path.
+  std::map<int, std::size_t> taken_;
   /// This rank's addresses, one per rail, if the user listed them; otherwise empty.
   std::vector<transport::tcp::Address> listed_;
-  /// Sends the bytes that encrypted links have accepted, but the kernel has not taken yet.
+  /// Sends the bytes that encrypted links have accepted and the kernel has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
   std::uint64_t connections_ = 0;  ///< Number of established connections.
   bool are_meeting_ = true;

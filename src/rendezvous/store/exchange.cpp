@@ -57,7 +57,7 @@ std::string part_key(std::string_view stage, std::size_t part) {
   return fmt::format("{}/all/{}", stage, part);
 }
 
-/// Describes the content of a stage's cards, for messages.
+/// Describes, for messages, the content of the texts (cards) that the ranks publish in a stage.
 std::string_view content_of(std::string_view stage) {
   if (stage == "places") return "their hosts";
   if (stage == "neighbours") return "their shared-memory neighbours";

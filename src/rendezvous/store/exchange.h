@@ -15,7 +15,7 @@
 namespace mccl::rendezvous {
 
 /// Lists the absent ranks, then the present ones: "ranks 1 and 3 have not arrived; 0 and 2 have".
-/// `present` is indexed by rank; `done` is the participle used in the text.
+/// `present` is indexed by rank; `done` is the participle in the text, here "arrived".
 std::string roll_call(const std::vector<bool>& present, std::string_view done = "arrived");
 
 /// Returns the value of a key without waiting for it to be set; empty if it is not set.
@@ -35,7 +35,7 @@ class Exchange {
            std::chrono::milliseconds grace = std::chrono::seconds(1))
       : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}
 
-  /// Returns the cards of all ranks, in rank order.
+  /// Returns the texts (cards) that all ranks publish in the stage, in rank order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
 
   /// Function by which rank 0 combines the cards of a stage into the text that decide() returns on

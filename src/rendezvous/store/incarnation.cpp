@@ -98,7 +98,8 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, millise
 /// processes as there are other ranks. Some of these processes may be dead, or may have joined with
 /// the same rank as another, so look() also answers processes that arrive later.
 void Incarnation::reign(Clock::time_point deadline) {
-  // deaths_before_ must be set first, so that all deaths in this reign count.
+  // deaths_before_ must be read first, so that every later death counts as one of this reign, the
+  // time during which this process is rank 0.
   deaths_before_ = store_->add(kDeaths, 0);
   reign_ = store_->add(kReigns, 1);
   answered_ = answered_before_ = store_->add(kAnswered, 0);

@@ -106,7 +106,7 @@ class Incarnation final : public Store {
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
   // The following are used on rank 0 only.
-  /// Number of arrivals that a rank 0 has answered, in this run and in earlier runs.
+  /// Number of arrivals that have been answered by rank 0 of this run or of earlier runs.
   std::int64_t answered_ = 0;
   std::int64_t answered_before_ = 0;
   std::int64_t deaths_before_ = 0;

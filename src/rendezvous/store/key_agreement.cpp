@@ -65,8 +65,8 @@ std::string names_of(std::span<const int> ranks) {
       agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
-/// Returns the entry `name` of the store once another rank, which `of` describes, has written it.
-/// On a timeout, throws an error that is more specific than the store's.
+/// Waits until another rank, which `of` describes, has written the store's entry `name`, and
+/// returns the entry. On a timeout, throws an error that is more specific than the store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
   try {
     return agreement.store.get(name, left_until(agreement.deadline));

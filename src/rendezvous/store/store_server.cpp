@@ -205,8 +205,8 @@ class ServedStore final : public Store {
     return true;
   }
 
-  /// Replaces the reservation `loan`, a number of bytes, by one of `bytes` from shared_left_. If
-  /// too few bytes are left, sets `loan` to 0 and returns false.
+  /// Gives back the `loan` bytes that are reserved, and reserves `bytes` of shared_left_ instead.
+  /// If too few bytes are left, sets `loan` to 0 and returns false.
   bool borrow(std::size_t& loan, std::size_t bytes) {
     give_back(loan);
     if (bytes > shared_left_) return false;
@@ -266,8 +266,8 @@ class ServedStore final : public Store {
   }
 
   /// Records the name of the run of the job that the client's requests belong to. It is recorded
-  /// for all connections of the rank, because count_death() reports the run recorded for whichever
-  /// of them ends last.
+  /// for all connections of the rank, because count_death() reports the name recorded for the
+  /// connection that ends last.
   void note(Client& client, const std::string& key) {
     client.has_asked = true;
     const std::string_view start = start_in(key);

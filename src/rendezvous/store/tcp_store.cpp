@@ -27,8 +27,8 @@ using transport::tcp::HostPort;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
 
-/// Time limit of one attempt at each address of rank 0. It is long because rank 0 may have few
-/// cores and many clients, and because a handshake that is given up too early may already be
+/// Time limit of one round, in which each address of rank 0 is tried. It is long because rank 0 may
+/// have few cores and many clients, and because a handshake that is abandoned early may already be
 /// complete on rank 0's side.
 constexpr Clock::duration kRoundLimit = 20s;
 /// Maximum time that a healthy server needs to answer, in addition to the wait that a get()
@@ -134,8 +134,8 @@ class RemoteStore final : public RemoteAnswers {
     self_.rank = rank;
     idle_.emplace_back(connect());
   }
-  /// Sends `leave`, because the server counts a client whose connections end without `leave` as
-  /// dead.
+  /// Sends `leave`. Without this message, the server counts the client as dead when its connections
+  /// end.
   ~RemoteStore() override {
     try {
       const Bytes leave = encode(StoreKind::leave, {}, {}, 0);
