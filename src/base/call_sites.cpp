@@ -19,7 +19,7 @@ struct KeptSite {
   const CallSite site;
 };
 
-/// Guards Table::kept, and the places that are added. Readers take no lock.
+/// Guards Table::kept and the addition of places to Table::sites. Readers take no lock.
 std::mutex& mutex_of_call_sites() {
   static std::mutex* const mutex = new std::mutex;
   return *mutex;

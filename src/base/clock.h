@@ -39,7 +39,7 @@ inline std::chrono::milliseconds milliseconds_of(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-/// The time until a deadline, rounded up, and at least 1 ms.
+/// The time until a deadline in milliseconds, rounded up; 1 ms if the deadline has passed.
 inline std::chrono::milliseconds left_until(Clock::time_point deadline) {
   using std::chrono::milliseconds;
   return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline - Clock::now()));

@@ -263,7 +263,8 @@ LogOptions log_options(const Config& config) {
 }
 
 std::size_t chunk_bytes_of(const Config& config) {
-  // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given.
+  // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given. Any value
+  // other than the default therefore also counts as given.
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
   // On a faster cable, messages must be larger to make the fixed cost per message negligible.
   const bool is_fast = config.link_profile == "thunderbolt";

@@ -21,8 +21,8 @@ bool is_default(const Config& config, const Setting& setting) {
   return text_of(config, setting) == setting.info.default_value;
 }
 
-/// The text that stands for the default value of a setting: "(not set)" if the value is empty or
-/// -1, else the value itself.
+/// Returns the text that displays the default value of a setting: "(not set)" if the value is empty
+/// or -1, else the value itself.
 std::string shown_default(const SettingInfo& info) {
   const bool stands_for_none = info.default_value.empty() || info.default_value == "-1";
   return std::string(stands_for_none ? kNotSet : std::string_view(info.default_value));

@@ -16,7 +16,7 @@ class Histogram {
   /// Counts a duration `times` times. Negative values and NaN count as 0, and values above 1e9 s as
   /// 1e9 s.
   void add(double seconds, std::uint64_t times = 1) {
-    seconds = seconds > 0 ? std::min(seconds, 1e9) : 0;  // NaN compares false
+    seconds = seconds > 0 ? std::min(seconds, 1e9) : 0;  // NaN > 0 is false
     least_ = count_ == 0 ? seconds : std::min(least_, seconds);
     most_ = std::max(most_, seconds);
     bins_[bin_of(seconds)] += times;

@@ -122,7 +122,8 @@ class Checker : public nlohmann::json_sax<json> {
   const std::size_t text_size_;
   const Refuse refuse_;
   const SeeKey& see_key_;
-  std::vector<std::set<std::string>> keys_;  ///< One set for each open object or list.
+  /// One set of keys for each object or list that is not closed yet.
+  std::vector<std::set<std::string>> keys_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace mccl {
 
 /// Keeps `thing` alive until the process ends. Thread-safe. Throws std::bad_alloc. In a destructor,
-/// that exception ends the process, which is better than a device that writes into reused memory.
+/// that exception ends the process, which is better than letting a device write into reused memory.
 /// Debuggers and leak checkers find the objects through `first`.
 template <typename T>
 void keep_for_ever(T thing) {

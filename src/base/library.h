@@ -53,7 +53,7 @@ class SharedLibrary {
   std::string path_;
 };
 
-/// Returns the table of functions that `load` returned in the first call. If the first call failed,
+/// Returns the table of functions that the first call of `load` returned. If that call failed,
 /// throws its InvalidArgument again, without another attempt.
 template <auto load>
 const auto& loaded_once() {

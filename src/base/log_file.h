@@ -43,7 +43,9 @@ class LogFile {
 
   const int rank_;
   const LogOptions options_;
-  mutable std::atomic<Opened*> opened_;  ///< Newest of a list (Opened::ancestor); owned.
+  /// List of the loggers of this process and its ancestors, newest first, linked by
+  /// Opened::ancestor. Owned by this object.
+  mutable std::atomic<Opened*> opened_;
 };
 
 }  // namespace mccl

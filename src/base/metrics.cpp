@@ -24,7 +24,7 @@ std::string with_unit(std::uint64_t bytes) {
                                                       "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
   auto value = static_cast<double>(bytes);
-  // A value of 1023.95 or more would be shown as 1024.0.
+  // A value of 1023.95 or more would be shown as 1024.0, so the next unit is used.
   for (; value >= 1023.95 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
@@ -72,8 +72,7 @@ struct Metrics::State {
   std::shared_ptr<const FlightRecorder> recorder;  // the recorder of the context made last
   Totals before_reset;                             // totals() at the last reset
 
-  /// Adds to `counted` the counts of the tallies that only this object still refers to, and drops
-  /// these tallies.
+  /// Removes each Tally that no other object refers to any more, and adds its counts to `counted`.
   void settle_tallies() {
     std::erase_if(tallies, [this](const std::shared_ptr<Tally>& tally) {
       if (tally.use_count() > 1) return false;

@@ -16,7 +16,7 @@
 namespace mccl {
 
 void raise_open_files_limit() {
-  static std::atomic<pid_t> raised_in{-1};  // a forked child may raise its own limit again
+  static std::atomic<pid_t> raised_in{-1};  // per process: a forked child raises its own limit
   if (raised_in.exchange(::getpid()) == ::getpid()) return;
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -52,7 +52,7 @@ class Reader {
   }
 
   bool complete() const { return missing_.empty(); }
-  /// Text about an incomplete placement: the variables found and those missing. Empty if none was
+  /// Describes an incomplete placement by the variables found and those missing. Empty if none was
   /// found or none is missing.
   std::string half() const {
     if (found_.empty() || complete()) return {};
@@ -67,14 +67,15 @@ class Reader {
   std::vector<std::string> missing_;
 };
 
-/// Information from one launcher: a placement, or the text about an incomplete one.
+/// Information from one launcher's variables: a placement or, in `half`, the text about an
+/// incomplete one.
 struct LauncherFinding {
   std::optional<Placement> placement;
   std::string half;
 };
 
-/// Reads the placement from one launcher's variables. `has_root`: true if the address of rank 0 is
-/// not needed, because MCCL_ROOT is set or MPI connects the ranks.
+/// Type of a function that reads the placement from one launcher's variables. `has_root` is true if
+/// the address of rank 0 is not needed, because MCCL_ROOT is set or MPI connects the ranks.
 using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
 /// Returns a port that depends only on the seed, so all ranks that know the seed, such as the name
@@ -237,7 +238,7 @@ Placement checked(Placement placement) {
 }
 
 /// Must be called only if no variable gives the rank. Throws if MCCL_ROOT is set, which shows that
-/// the job has other ranks. Accepts MCCL_ROOT with MPI and with MLX's own launcher, because they
+/// the job has other ranks. Accepts MCCL_ROOT if MPI or MLX's own launcher is used, because they
 /// provide the rank and the size.
 void refuse_root_alone(const Config& config, const Environment& environment) {
   if (config.root.empty() || meets_by_mpi(config) || environment.contains("MLX_RANK")) return;

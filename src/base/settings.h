@@ -56,10 +56,10 @@ void refuse_empty_secret(const Setting& setting, std::string_view text, std::str
 /// The value as text that assign() accepts.
 std::string text_of(const Config& config, const Setting& setting);
 
-/// "name=value (origin)" for each setting that differs from its default, separated by commas; empty
-/// if there is none. The origin is the variable in `environment`, or the file to which MCCL_CONFIG
-/// refers there, or "program" if neither has the value. The text marks settings that have no effect
-/// without another setting.
+/// Lists the settings that differ from their defaults as "name=value (origin)", separated by
+/// commas; empty if there are none. The origin is the variable in `environment`, or the file to
+/// which MCCL_CONFIG refers there, or "program" if neither has the value. The list marks settings
+/// that have no effect without another setting.
 std::string changed_settings(const Config& config,
                              const std::map<std::string, std::string>& environment);
 

@@ -110,8 +110,8 @@ class CombinedState final : public WorkState {
       try {
         part.wait(left);
       } catch (const std::exception&) {
-        // If the part has ended, its error is not reported now, but when all parts have ended.
-        // Otherwise the wait has timed out.
+        // If the part has ended, its error is reported once all parts have ended. Otherwise the
+        // wait has timed out.
         if (!part.done()) return;
       }
     }

@@ -40,7 +40,7 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   void sleep_until_done(Clock::time_point deadline);
 
  protected:
-  /// Drives the call on this thread until it is done or the deadline has passed.
+  /// Advances the call on this thread until the call is done or the deadline has passed.
   virtual void help(Clock::time_point deadline) = 0;
   void set_source(int rank) { source_ = rank; }
 

@@ -137,13 +137,14 @@ struct Installed {
 /// Keyed by host name.
 using InstalledByHost = std::map<std::string, Installed>;
 
-/// Maps the packages of NCCL for different CUDA versions to one name.
+/// Returns "nccl" for each of NCCL's packages, whose names differ in the CUDA version. Returns the
+/// name of any other package unchanged.
 std::string family_of(const std::string& package) {
   return package.starts_with(kNccl) ? "nccl" : package;
 }
 
-/// Groups the installed versions by family. Skips versions that could not be parsed, which have
-/// their own finding.
+/// Groups the installed versions by family_of() their package. Skips versions that could not be
+/// parsed, because another finding reports them.
 std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> hosts) {
   std::map<std::string, InstalledByHost> families;
   for (const HostFacts& host : hosts)
@@ -335,7 +336,7 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
         check_address(hosts[host], text_of(interface->ipv4().front().address), "MCCL_IFNAME",
                       findings);
     }
-    // check_settings() reports addresses that the host does not have.
+    // Skip addresses that the host does not have, because check_settings() reports them.
     for (const std::string& text : hosts[host].items_of("MCCL_LISTEN_ADDR")) {
       if (interface_with(hosts[host], text) != nullptr)
         check_address(hosts[host], text, "MCCL_LISTEN_ADDR", findings);

@@ -108,8 +108,9 @@ bool has_form(const json& value, const json& example) {
 }
 
 /// Makes `value` have the form of `example`. Clamps integers to their valid range. Removes members
-/// that are null or unknown. Also removes members and list entries of another form, and adds a
-/// finding to `noted` for each of these. Returns false if `value` itself has another form.
+/// that are null or unknown. Also removes members and list entries whose form differs from that in
+/// `example`, and adds a finding to `noted` for each of these. Returns false if the form of `value`
+/// itself differs.
 bool keep_valid(json& value, const json& example, HostFacts& noted) {
   if (!has_form(value, example)) {
     note_odd(noted, kSource, text_of_form(example),
@@ -136,8 +137,9 @@ bool keep_valid(json& value, const json& example, HostFacts& noted) {
   return true;
 }
 
-/// Empties names that are not plain and adds a finding for each, because names may appear in
-/// commands. Drops list entries that lack an essential field, such as interfaces without a name.
+/// Replaces each name that is not plain (is_plain_name()) by an empty string and adds a finding,
+/// because names may appear in commands. Drops list entries that lack an essential field, such as
+/// interfaces without a name.
 void keep_plain(HostFacts& facts, HostFacts& noted) {
   const auto check = [&](std::string& name) { name = plain_name(noted, kSource, name); };
   for (Interface& each : facts.interfaces) {

@@ -28,7 +28,7 @@ struct Interface {
   /// a carrier.
   std::optional<bool> carrier;
   int mbit_per_s = 0;  ///< 0 if unknown.
-  int mtu = 0;         ///< 0 if unknown.
+  int mtu = 0;         ///< In bytes; 0 if unknown.
   std::string mac;
   /// IPv4 addresses, then IPv6 addresses that are neither temporary nor link-local.
   std::vector<Network> addresses;

@@ -16,8 +16,8 @@ namespace {
 /// Rate in Mbit/s above which a smaller share of the nominal rate is enough, because one TCP stream
 /// does not fill a fast link.
 constexpr int kFastLink = 10'000;
-constexpr double kEnough = 0.5;         ///< Minimum share of the nominal rate.
-constexpr double kEnoughOfFast = 0.25;  ///< Minimum share of a nominal rate above kFastLink.
+constexpr double kEnough = 0.5;         ///< A path is slow below this share of its nominal rate.
+constexpr double kEnoughOfFast = 0.25;  ///< The same for nominal rates above kFastLink.
 /// A path whose hardware reports no rate is slow if the median rate of all such paths is more than
 /// this many times its own rate.
 constexpr double kFarFromOthers = 6;

@@ -46,7 +46,8 @@ class NetworkSet {
   }
 
  private:
-  /// True if `base` contains the entries that overlap it. At least one entry must overlap it.
+  /// True if the entries that overlap `base` lie in it; false if `base` lies in an entry. At least
+  /// one entry must overlap `base`.
   bool covers_any_of(const Network& base) const {
     return overlapping(base)->network.prefix_bits > base.prefix_bits;
   }
@@ -126,7 +127,7 @@ class FreeNetworks {
   const std::optional<Network> within_;
   NetworkSet taken_;
   std::vector<AddressPool> pools_;
-  std::string blocked_by_;  ///< Why the network that was skipped last is in use.
+  std::string blocked_by_;  ///< The reason why the last skipped network is in use.
 };
 
 /// True if only one interface of the host has an address whose network overlaps `network`. With

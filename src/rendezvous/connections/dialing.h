@@ -68,13 +68,13 @@ class Dial {
   /// take_socket() and reason().
   bool advance(Clock::time_point now);
 
-  /// Returns the proven connection; empty if the dial failed.
+  /// Returns the connection whose handshake has succeeded; empty if the dial failed.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
   /// True if the peer's settings differ from this rank's, so that another dial would fail too.
   bool was_refused() const { return was_refused_; }
-  /// The candidate whose connection was proven. It differs from first_choice() if the first choice
-  /// failed.
+  /// The candidate whose handshake has succeeded. It differs from first_choice() if the first
+  /// choice failed.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
   /// All candidates, with their outcomes.

@@ -42,7 +42,7 @@ class MemoryStore final : public Store {
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 
-  /// Returns the value without waiting; empty if there is none.
+  /// Returns the value without waiting; empty if the key is not set.
   std::optional<std::string> find(const std::string& key) const;
 
  private:
@@ -52,7 +52,7 @@ class MemoryStore final : public Store {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
-  std::size_t bytes_ = 0;  ///< Size of values_, including kEntryBytes per entry.
+  std::size_t bytes_ = 0;  ///< Size of values_ in bytes, including kEntryBytes per entry.
 };
 
 enum class StoreKind : std::uint8_t {
