@@ -27,8 +27,7 @@ struct FlightEntry {
   /// A call is `enqueued` if a GPU carries it out without the host. Its end is not recorded.
   enum State : std::uint8_t { queued, running, done, failed, enqueued };
 
-  /// Number of the collective among those of its group, or of the message among those of its pair
-  /// of ranks; below 2^48.
+  /// Number of the collective in its group, or of the message between its two ranks; below 2^48.
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
   /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles` is

@@ -55,7 +55,7 @@ std::string position_in(std::string_view text, std::size_t bytes_read) {
   const std::string_view before =
       text.substr(0, std::min(text.size(), bytes_read == 0 ? 0 : bytes_read - 1));
   const auto line = 1 + std::ranges::count(before, '\n');
-  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 == 0
+  const std::size_t line_start = before.rfind('\n') + 1;  // 0 in the first line: npos + 1 == 0
   return fmt::format("line {}, column {}", line, before.size() - line_start + 1);
 }
 

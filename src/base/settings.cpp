@@ -27,7 +27,7 @@ constexpr std::string_view kWithGpu = "reduce_on=gpu";
 
 /// The members of a setting that most settings leave at their defaults.
 struct Rest {
-  std::optional<SettingKind> kind = {};  ///< By default, the kind of the field's type.
+  std::optional<SettingKind> kind = {};  ///< If empty, the kind of the field's type is used.
   bool must_agree = false;
   bool secret = false;
   std::string_view only_with = {};

@@ -12,7 +12,8 @@
 
 namespace mccl::cluster {
 
-/// An interface of a host. `host` is an index into the list of hosts that the functions get.
+/// An interface of a host. `host` is an index into the list of hosts that is passed to the
+/// functions below.
 struct End {
   int host = 0;
   std::string interface;

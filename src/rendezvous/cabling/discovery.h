@@ -101,8 +101,8 @@ class Discovery {
   /// A rank counts as dead once it has had no trunk to this rank for this long, because a restarted
   /// process reconnects sooner. Applies after all ranks have reported and before they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
-  /// Time from the report of a death to the neighbours until death() returns it. In this time, the
-  /// neighbours read the report, before this rank fails and closes its trunks.
+  /// Time between the report of a death to the neighbours and its return by death(). It lets the
+  /// neighbours read the report before this rank fails and closes its trunks.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
   static constexpr const char* kGoneTooSoon =
       "it was disconnected before all ranks had agreed on it";

@@ -291,7 +291,8 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   constexpr auto kMostPort = std::numeric_limits<std::uint16_t>::max();
   CableNews news;
   Sighting& sighting = news.sighting;
-  // The parser would take a null byte for the end of the text.
+  // Text with a null byte is refused, because the parser would take that byte for the end of the
+  // text.
   if (std::ranges::find(bytes, std::byte{0}) != bytes.end()) refuse();
   try {
     const json body = json::parse(text_of(bytes), is_within_limits);

@@ -75,8 +75,8 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< Refusals at level INFO.
-  Lines loud_lines_;   ///< Refusals at level WARN.
+  Lines quiet_lines_;  ///< Log lines about refusals at level INFO.
+  Lines loud_lines_;   ///< Log lines about refusals at level WARN.
 };
 
 /// A connection from a process that has proved that it belongs to the job. If its settings differ
@@ -163,7 +163,7 @@ class Acceptor {
   const std::string where_;
   Turnstile turnstile_;
   Guests guests_;                                 ///< Oldest first.
-  std::map<std::string, std::size_t> guests_of_;  ///< Number of guests by host.
+  std::map<std::string, std::size_t> guests_of_;  ///< Number of guests by Guest::host.
   std::set<std::string> hosts_of_peers_;
   bool all_have_met_ = false;
   std::minstd_rand chance_{std::random_device{}()};

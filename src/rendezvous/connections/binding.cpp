@@ -29,7 +29,7 @@ constexpr int kEphemeralTries = 16;
 
 /// The addresses that this rank binds, and the addresses that it publishes.
 struct OwnAddresses {
-  std::vector<Address> bound;  ///< If empty, the wildcard is bound.
+  std::vector<Address> bound;  ///< If empty, the wildcard address is bound.
   std::vector<std::string> published;
   bool listed = false;
 };

@@ -45,7 +45,7 @@ inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 /// The processes that a side without a job key accepts.
 enum class Keyless : std::uint8_t {
   same_user,  ///< Processes of the same user and host, which prove this by a KeyFile.
-  anyone,     ///< Also any other process without a key (MCCL_REQUIRE_KEY=0).
+  anyone,     ///< All processes without a job key (MCCL_REQUIRE_KEY=0).
 };
 
 /// Identity and settings of one side of a handshake.
@@ -174,7 +174,7 @@ class Handshake {
   Refusal refusal_ = Refusal::none;
   bool proven_ = false;
   std::string reason_;
-  std::size_t agreement_bytes_ = 0;  ///< Size of the peer's agreement.
+  std::size_t agreement_bytes_ = 0;  ///< Size in bytes of the peer's Party::agreement.
   Bytes input_;
   Bytes output_;
   std::size_t sent_ = 0;

@@ -33,8 +33,8 @@ using node::LocalListener;
 using std::chrono::milliseconds;
 using transport::Purpose;
 
-/// Number of connections from other programs for which the queue of the local listener has room, in
-/// addition to one connection from each rank of this host.
+/// Length of the local listener's queue, in addition to one entry for each rank of this host. It
+/// leaves room for connections from other programs.
 constexpr int kLocalQueue = 64;
 /// Maximum number of control connections dialed at a time. More dials would only compete for the
 /// same cores.

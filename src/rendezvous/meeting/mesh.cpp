@@ -113,7 +113,7 @@ Mesh::Mesh(MeshOptions options)
   BoundListeners binding =
       bind_listeners(options_.config, options_.rank, options_.reach, interfaces_, options_.log);
   endpoint_ = std::move(binding.endpoint);
-  // The number of rails follows from the cables, not from listed addresses.
+  // In a job with cables, the number of rails depends on the cables, not on the listed addresses.
   if (wiring) endpoint_.listed = false;
   for (const std::string& text : endpoint_.addresses) {
     if (endpoint_.listed) listed_.push_back(Address::parse_numeric(text, 0).value_or(Address()));
@@ -185,7 +185,7 @@ std::vector<Address> Mesh::addresses_of_peers() const {
   for (const Endpoint& each : endpoints_) {
     if (each.rank == options_.rank) continue;
     for (const std::string& text : each.addresses) {
-      // The scope of a link-local address is meaningful only on its own host.
+      // The scope of a link-local address is meaningful only on its own host, so it is removed.
       const std::string host = text.substr(0, text.find('%'));
       if (const auto address = Address::parse_numeric(host, 0)) found.push_back(*address);
     }

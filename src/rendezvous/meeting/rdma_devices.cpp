@@ -46,7 +46,8 @@ void add_to(std::string& list, WorldRank rank) {
   list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
 }
 
-/// Warns about unusable devices, which would go unnoticed if the host's other devices work.
+/// Warns about unusable devices. Without the warning, they would go unnoticed if other devices of
+/// the host work.
 void warn_of_unused(const Log& log, const Card& card) {
   for (const auto& device : card.devices) {
     if (!device.why.empty())

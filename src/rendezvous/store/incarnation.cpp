@@ -30,8 +30,8 @@ constexpr const char* kFailures = "failures";
 constexpr const char* kFailure = "failure";
 constexpr const char* kTold = "told";
 
-/// Intervals at which a wait is interrupted to check for failures. Rank 0 checks more often,
-/// because all other ranks wait for it.
+/// Intervals at which a wait is interrupted to check whether another rank has failed. Rank 0 checks
+/// more often, because all other ranks wait for rank 0.
 constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
 /// Added to kSlice for each rank of the job, because the checks of all ranks are requests to the

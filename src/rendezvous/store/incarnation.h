@@ -63,8 +63,8 @@ class Incarnation final : public Store {
   const std::string& name() const { return name_; }
 
   void set(const std::string& key, std::string_view value) override;
-  /// Also throws PeerError or MismatchError if another rank has failed; the message names the rank
-  /// that has failed.
+  /// In addition to the errors of Store::get(), throws PeerError or MismatchError if another rank
+  /// has failed; the message names that rank.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 

@@ -21,7 +21,8 @@ constexpr std::string_view kYes = "yes";
 constexpr std::string_view kNo = "no";
 /// First line of rank 0's verdict. kInTheFile: all ranks can read rank 0's file. Otherwise a rank
 /// cannot read the file: with kPublished, all ranks use the key in the verdict instead; with
-/// kRefused, all ranks throw. kTakenBack replaces the verdict once all ranks are connected.
+/// kRefused, all ranks throw. Once all ranks are connected, kTakenBack replaces the verdict, which
+/// may hold the key.
 constexpr std::string_view kPublished = "published";
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kInTheFile = "in the file";

@@ -26,8 +26,8 @@ using transport::tcp::Listener;
 /// a part of kSharedBytes, which all clients share, and waits until enough of it is free.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
-/// Burst and average rate of accepted connections. The burst is large because all ranks of a large
-/// job may start at the same time.
+/// Limits on accepted connections: the size of a burst, and the average number per second. The
+/// burst is large because all ranks of a large job may start at the same time.
 constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kPauseForRoom = 100ms;
 
