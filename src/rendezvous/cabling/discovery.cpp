@@ -176,8 +176,8 @@ bool Discovery::is_joined_to(int peer) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender learned of the fault before rank 0's decision on the cabling reached it. Its
-    // process therefore fails, and the cable to it is lost.
+    // The sender learned of the fault before it received rank 0's decision on the cabling. The
+    // sender's process therefore fails, and the cable to that rank is lost.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
@@ -185,8 +185,8 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
   const bool is_sighting = news.kind == CableNews::Kind::sighting;
   if (!link_state_.hear(news)) {
     // If the known sighting (report of a rank's own cables) has a higher version, an earlier
-    // process with the sender's rank made it. Sending it back lets the new process choose a higher
-    // version.
+    // process with the sender's rank made it. Sending that sighting back lets the new process
+    // choose a higher version.
     const Sighting* const known =
         is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
     if (known && known->version > news.sighting.version)

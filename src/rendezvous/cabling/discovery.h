@@ -48,7 +48,7 @@ class Discovery {
   /// The cabling on which the ranks have agreed; empty before the agreement.
   const std::optional<Cabling>& cabling() const { return link_state_.decided(); }
   /// Returns the reason why the ranks cannot agree on a cabling; empty if no fault is known. A
-  /// fault is returned only once the neighbours know of it or kToSpreadFault has passed.
+  /// fault is returned only once the neighbours know of the fault or kToSpreadFault has passed.
   std::string fault(Clock::time_point now) const;
   /// Describes a rank that died at start-up; empty if no death is known. Before the ranks have
   /// agreed, a death is returned only after kToSpreadDeath, so that the neighbours can read the
@@ -101,8 +101,8 @@ class Discovery {
   /// A rank counts as dead once it has had no trunk to this rank for this long, because a restarted
   /// process reconnects sooner. Applies after all ranks have reported and before they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
-  /// Time between the report of a death to the neighbours and its return by death(). It lets the
-  /// neighbours read the report before this rank fails and closes its trunks.
+  /// Time from the report of a death to the neighbours until death() returns that death. It lets
+  /// the neighbours read the report before this rank fails and closes its trunks.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
   static constexpr const char* kGoneTooSoon =
       "it was disconnected before all ranks had agreed on it";
@@ -152,8 +152,8 @@ class Discovery {
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};
-  /// Rank 0 only: time at which it learned that no rank searches for cables any more; kNever while
-  /// a rank still searches.
+  /// Rank 0 only: time at which this rank learned that no rank searches for cables any more; kNever
+  /// while a rank still searches.
   Clock::time_point settled_since_ = kNever;
   /// Time from which fault() returns the known fault even if not all neighbours have confirmed that
   /// they know of it. kNever while no fault is known.

@@ -96,8 +96,9 @@ T number(const json& value, T most) {
   return value.get<T>();
 }
 
-/// Returns the text of a JSON string. Throws CorruptionError if it has more than `most_bytes`, or a
-/// character outside the range from `first` to '~', the last printable character of ASCII.
+/// Returns the text of a JSON string. Throws CorruptionError if the text has more than
+/// `most_bytes`, or a character outside the range from `first` to '~', the last printable character
+/// of ASCII.
 std::string text(const json& value, std::size_t most_bytes, char first) {
   auto found = value.get<std::string>();
   const auto is_allowed = [first](char c) { return c >= first && c < 127; };

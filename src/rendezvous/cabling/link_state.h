@@ -65,7 +65,7 @@ std::size_t news_bytes(std::span<const std::byte> header);
 CableNews decode_news(std::span<const std::byte> bytes, int size);
 
 /// Returns the address without its port and scope. A scope is meaningful only on its own host.
-/// Without it, both ranks get the same text for a cable.
+/// Without the scope, both ranks get the same text for a cable.
 std::string bare_host(const transport::tcp::Address& address);
 
 /// A connection along one cable between this rank and a neighbour, made after a successful
@@ -84,8 +84,8 @@ class Trunk {
   const transport::tcp::Address& there() const { return there_; }
 
   void send(const CableNews& news) { stream_.queue(encode(news)); }
-  /// Queues a sighting of any rank. No-op if this version of it, or a newer one, has been queued on
-  /// this trunk before.
+  /// Queues a sighting of any rank. No-op if the same or a newer version of the sighting has been
+  /// queued on this trunk before.
   void send_once(const Sighting& sighting);
   /// Sends queued messages, and appends received ones to `news`. Throws CorruptionError if a
   /// received message is invalid. Returns false once the connection has ended.

@@ -49,7 +49,7 @@ struct WiringOptions {
   Clock::time_point deadline;
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
   /// Returns whether the rank counts as reachable; null if all ranks do. Tests on one machine use
-  /// it, because all ranks reach each other there.
+  /// this function, because all ranks reach each other there.
   std::function<bool(int rank)> may_reach = {};
 };
 

@@ -21,7 +21,8 @@
 namespace mccl::rendezvous {
 
 /// Returns the level at which a refusal is logged: WARN for a wrong key or version, which the user
-/// must correct; INFO for any other reason, such as noise, which any reachable port receives.
+/// must correct; INFO for any other reason, such as bytes of another protocol, which any reachable
+/// port receives.
 LogLevel level_of(Refusal refusal);
 
 /// A token bucket: at most `at_once` connections in a burst, and `per_second` on average.

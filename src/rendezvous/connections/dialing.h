@@ -130,7 +130,7 @@ class Dial {
   Clock::time_point lacks_files_since_;
   /// True once the peer has proved on one attempt that it belongs to the job, and the other
   /// attempts were dropped. No attempt may then start in parallel, because the peer could accept
-  /// both.
+  /// both connections.
   bool proven_ = false;
   std::size_t winner_ = 0;
   transport::tcp::Socket socket_;

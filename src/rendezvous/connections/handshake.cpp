@@ -151,14 +151,15 @@ void Handshake::feed(std::span<const std::byte> bytes) {
                                       who(), bytes.size(), wanted()));
   }
   append(input_, bytes);
-  // Compare the magic as its bytes arrive, so that noise is refused before a whole prefix arrives.
+  // Compare the magic as its bytes arrive, so that another protocol is refused before a whole
+  // prefix arrives.
   if (expects_prefix()) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
-  // The first byte is the role of the sender. If it is not the acceptor's, the other side may dial
-  // as well, and two dialers would wait for each other.
+  // The first byte is the role of the sender. If it is not the acceptor's role, the other side may
+  // dial as well, and two dialers would wait for each other.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo server?)");

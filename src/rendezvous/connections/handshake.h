@@ -44,7 +44,7 @@ inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// The processes that a side without a job key accepts.
 enum class Keyless : std::uint8_t {
-  same_user,  ///< Processes of the same user and host, which prove this by a KeyFile.
+  same_user,  ///< Processes of the same user and host. They prove user and host by a KeyFile.
   anyone,     ///< All processes without a job key (MCCL_REQUIRE_KEY=0).
 };
 

@@ -251,8 +251,8 @@ std::map<int, int> Mesh::relayed() const {
 }
 
 /// True if connections to the peer use the cable. A relayed connection follows the path chosen by
-/// its dialer, which is the higher rank. Between two neighbours on that path it uses their first
-/// cable.
+/// its dialer, which is the higher rank. Between two neighbours on that path, the connection uses
+/// their first cable.
 bool Mesh::goes_along(const Cable& cable, int peer) const {
   const Cabling& cabling = options_.wiring->cabling();
   const auto joins = [&cable](int x, int y) {

@@ -18,7 +18,7 @@ namespace mccl::rendezvous {
 /// `present` is indexed by rank; `done` is the participle in the text, here "arrived".
 std::string roll_call(const std::vector<bool>& present, std::string_view done = "arrived");
 
-/// Returns the value of a key without waiting for it to be set; empty if it is not set.
+/// Returns the value of a key without waiting for the key to be set; empty if it is not set.
 std::optional<std::string> find_now(Store& store, const std::string& key);
 
 /// Store key, within a run of the job. Its value describes the last process that was refused
