@@ -75,7 +75,7 @@ std::optional<Integer> parse(const Setting& setting, std::string_view text, Inte
                                             : checked(parse_integer(text));
 }
 
-/// Descriptions of a valid value for messages, indexed by SettingKind. There is none for `choice`,
+/// Descriptions of a valid value for messages, indexed by SettingKind. `choice` has no description,
 /// because messages list the words of its range.
 constexpr std::string_view kExpectations[] = {
     "text without control characters, at most 4096 bytes", "an integer", "a number",
@@ -229,7 +229,8 @@ json parse_settings(const std::string& text, const std::string& origin) {
   return parsed;
 }
 
-/// The value as text. Throws InvalidArgument if its JSON type does not suit the setting.
+/// The value as text. Throws InvalidArgument if the JSON type of the value does not suit the
+/// setting.
 std::string text_of_json(const json& value, const Setting& setting, std::string_view label) {
   if (value.is_string()) return value.get<std::string>();
   const bool numeric = setting.kind == SettingKind::integer ||

@@ -45,8 +45,8 @@ bool is_heard(const Config& config, const Setting& setting) {
 
 using Environment = std::map<std::string, std::string>;
 
-/// The settings in the file that MCCL_CONFIG refers to; empty if there is none or it cannot be
-/// read.
+/// The settings in the file that MCCL_CONFIG refers to; empty if there is no such file or it cannot
+/// be read.
 std::optional<Config> config_of_file(const Environment& environment) {
   const auto path = environment.find(std::string(kConfigFileVariable));
   if (path == environment.end()) return {};

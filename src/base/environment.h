@@ -12,8 +12,8 @@ namespace mccl {
 std::map<std::string, std::string> process_environment();
 
 /// A hash of this process's environment variables that begin with one of `prefixes`, none of which
-/// may be empty. Except for collisions, it changes when such a variable is added, removed or
-/// changed. Cheaper than process_environment().
+/// may be empty. The hash changes when such a variable is added, removed or changed, except for
+/// collisions. Cheaper than process_environment().
 std::uint64_t environment_fingerprint(std::span<const std::string_view> prefixes);
 
 }  // namespace mccl

@@ -24,7 +24,8 @@ namespace mccl {
 
 /// The record of one call.
 struct FlightEntry {
-  /// A call is `enqueued` if a GPU carries it out without the host. Its end is not recorded.
+  /// A call is `enqueued` if a GPU carries it out without the host. The end of such a call is not
+  /// recorded.
   enum State : std::uint8_t { queued, running, done, failed, enqueued };
 
   /// Number of the collective in its group, or of the message between its two ranks; below 2^48.
@@ -152,8 +153,8 @@ class FlightRecorder {
   }
 
   /// `version` is 0 if nothing was written. Otherwise its upper 48 bits are the call's number. Its
-  /// lower 16 bits grow by 2 for each write of this call, and are odd while the slot changes. So a
-  /// reader notices any write that happens while it copies the slot.
+  /// lower 16 bits grow by 2 for each write of this call, and are odd while the slot changes. A
+  /// reader therefore notices any write that happens while it copies the slot.
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> version{0};
     std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Words>> words{};

@@ -45,7 +45,8 @@ class SharedLibrary {
   /// Returns the address of a symbol. Throws LoadError if there is none.
   void* require(const char* symbol) const;
   /// Returns the address of a variable. If the program also refers to the variable, the linker may
-  /// have placed it in the program. This function then returns the address in the program.
+  /// have placed the variable in the program. This function then returns the address in the
+  /// program.
   void* variable(const char* symbol) const;
 
  private:

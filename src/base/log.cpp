@@ -101,7 +101,8 @@ void Log::write_formatted(LogLevel level, fmt::string_view format,
   }
 }
 
-/// spdlog's log() catches its own errors. The handler below catches the errors of the other calls.
+/// spdlog's log() catches its own errors. The handler below catches the errors of all other calls
+/// in this function.
 void Log::write(LogLevel level, std::string_view text) const noexcept try {
   if (level == LogLevel::off || !enabled(level)) return;
   const LevelName& entry = entry_of(level);

@@ -22,7 +22,7 @@ void raise_open_files_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   rlim_t most = limit.rlim_max;
 #if defined(__APPLE__) && defined(OPEN_MAX)
-  // macOS refuses a higher limit, even if rlim_max allows it.
+  // macOS refuses a limit above OPEN_MAX, even if rlim_max allows it.
   most = std::min<rlim_t>(most, OPEN_MAX);
 #endif
   if (limit.rlim_cur >= most) return;

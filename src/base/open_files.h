@@ -30,8 +30,8 @@ bool lacks_files(int error);
 /// have 1024; ...)".
 std::string without_files(int rank, int error);
 
-/// Time for which a rank without a free descriptor waits until one is closed, before it reports the
-/// shortage to its peers.
+/// Time for which a rank without a free descriptor waits for a descriptor to be closed, before it
+/// reports the shortage to its peers.
 inline constexpr std::chrono::seconds kPatienceWithoutFiles{2};
 
 }  // namespace mccl

@@ -33,8 +33,8 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   /// See Work::wait_on_stream. Returns false if only the host can wait.
   virtual bool wait_on_stream(void* /*stream*/) { return false; }
 
-  /// Ends the call and wakes its waiters. No-op if it has ended already. Returns the callbacks
-  /// still to run, so that the caller can run them without a lock.
+  /// Ends the call and wakes its waiters. No-op if the call has ended already. Returns the
+  /// callbacks still to run, so that the caller can run them without a lock.
   [[nodiscard]] std::vector<Work::Callback> finish(std::exception_ptr error);
   /// Sleeps until the call is done or the deadline has passed.
   void sleep_until_done(Clock::time_point deadline);

@@ -143,8 +143,8 @@ std::string family_of(const std::string& package) {
   return package.starts_with(kNccl) ? "nccl" : package;
 }
 
-/// Groups the installed versions by family_of() their package. Skips versions that could not be
-/// parsed, because another finding reports them.
+/// Groups the installed versions by the family of the package (family_of()). Skips versions that
+/// could not be parsed, because another finding reports them.
 std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> hosts) {
   std::map<std::string, InstalledByHost> families;
   for (const HostFacts& host : hosts)

@@ -127,7 +127,7 @@ struct HostFacts {
   /// neighbours.
   std::vector<InUse> in_use;
   /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
-  /// "systemd-networkd" or "networksetup". Empty if it is another program or none.
+  /// "systemd-networkd" or "networksetup". Empty if another program or no program does.
   std::string network_manager;
   /// True while the host has a network set-up that has not been confirmed. A guard process will
   /// undo the set-up if it is never confirmed.

@@ -18,8 +18,8 @@ namespace {
 constexpr int kFastLink = 10'000;
 constexpr double kEnough = 0.5;         ///< A path is slow below this share of its nominal rate.
 constexpr double kEnoughOfFast = 0.25;  ///< The same for nominal rates above kFastLink.
-/// A path whose hardware reports no rate is slow if the median rate of all such paths is more than
-/// this many times its own rate.
+/// A path whose hardware reports no rate is slow if its measured rate is less than the median of
+/// all such paths, divided by this number.
 constexpr double kFarFromOthers = 6;
 constexpr double kLongLatency = 2e-3;  ///< Latency above which a note is added, in seconds.
 

@@ -184,8 +184,8 @@ RingAnswer best_ring(const Capacities& capacities) {
     Search search(graph, 1);
     search.run();
     if (search.order().empty()) {
-      // A later search uses a lower capacity, and its graph contains this whole graph. If it fails
-      // too, its result therefore replaces this one.
+      // A later search uses a lower capacity, and its graph contains this whole graph. If the later
+      // search fails too, its result therefore replaces this one.
       answer.proved = search.exhausted();
       begin = middle + 1;
       continue;

@@ -192,8 +192,8 @@ Commands network_manager_commands(const std::string& interface, const Network& a
 }
 
 /// Returns commands that take the interface out of its bridge and bring the interface up. On macOS,
-/// they bring the bridge down instead of removing the interface. `bridges` collects these bridges,
-/// so that each is brought down once.
+/// the commands bring the bridge down instead of removing the interface. `bridges` collects these
+/// bridges, so that each is brought down once.
 std::vector<Commands> preparation_of(const CableEnd& end,
                                      std::set<std::pair<int, std::string>>& bridges) {
   const System system = end.host.system;

@@ -278,8 +278,8 @@ class ServedStore final : public Store {
   }
 
   void count_death(const Client& client) {
-    // A client that has sent no request does not count as dead: it closed the connection before it
-    // saw that the handshake had succeeded, and dials again.
+    // A client that has sent no request does not count as dead. Such a client closed its connection
+    // before it saw that the handshake had succeeded, and it dials again.
     if (client.has_left || !client.has_asked) return;
     if (client.input.size() >= kStoreHeaderBytes) {
       // The client's `leave` may have arrived together with the end of the connection. It is then

@@ -123,7 +123,7 @@ void check_same_host(const std::string& address, int rank) {
 
 /// The client by which the other ranks use the store. Every request in flight has its own
 /// connection, so that a waiting get() does not delay other requests. If rank 0 has ended, one
-/// request fails; the next one waits for rank 0 to start again.
+/// request fails; the next request waits for rank 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
   RemoteStore(Entrance entrance, int rank, Party access, std::chrono::milliseconds timeout)
@@ -185,7 +185,7 @@ class RemoteStore final : public RemoteAnswers {
   std::vector<ByteStream> idle_;  ///< Connections without a request in flight; guarded by mutex_.
 };
 
-/// Drives the dial until it ends. Returns an empty socket if it failed.
+/// Drives the dial until it ends. Returns an empty socket if the dial failed.
 Socket run(Dial& dial) {
   while (!dial.advance(Clock::now())) {
     std::vector<pollfd> watched;
