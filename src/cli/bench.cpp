@@ -200,7 +200,7 @@ int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
     const std::optional<Placement> placement =
         find_placement(config_of(flags), process_environment());
     if (status != kGood || flags.plot.empty() || (placement && placement->rank != 0)) return status;
-    // The process that started the ranks draws the picture.
+    // If `mccl bench` has started this rank (--one-host), its parent process draws the picture.
     if (placement && flags.one_host) return status;
     results.insert(results.begin(), flags.rest.json);
   }

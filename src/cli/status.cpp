@@ -102,7 +102,7 @@ int run_status(const StatusFlags& flags) {
     try {
       answers = survey(flags.pid);
     } catch (const InvalidArgument&) {
-      break;  // The process has ended.
+      break;  // The process `flags.pid` has ended.
     }
   }
   return health == Health::healthy ? kGood : kFailed;

@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kSample{4};
 
 struct Implementation {
   const char* name;
-  std::shared_ptr<kernels::Unit> unit;  ///< Null for MCCL's own kernels.
-  std::string missing;  ///< The reason why the unit is not available; empty if it is available.
+  std::shared_ptr<kernels::Unit> unit;  ///< Adds the arrays; null for MCCL's own kernels.
+  std::string missing;                  ///< The reason why `unit` could not be made; else empty.
 };
 
 Implementation way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {

@@ -31,8 +31,8 @@ struct Measurement {
 /// Bytes that the busiest rank sends in one call, including frame headers and the bytes that it
 /// writes to shared-memory windows.
 struct Sent {
-  std::uint64_t rounded = 0;  ///< Bytes of the call with the codec.
-  std::uint64_t exact = 0;    ///< Bytes of the same call without a codec.
+  std::uint64_t rounded = 0;  ///< Bytes sent in the call with the codec.
+  std::uint64_t exact = 0;    ///< Bytes sent in the same call without a codec.
 };
 
 struct Row {

@@ -223,7 +223,8 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   launch::RunOptions options;
   options.command = command;
   options.inherited = process_environment();
-  options.inherited.erase("MCCL_HOSTFILE");  // The hostfile lists the ranks of an outer job.
+  // The hostfile lists the ranks of an outer job, and not those that are started here.
+  options.inherited.erase("MCCL_HOSTFILE");
   options.inherits_streams = true;
   options.grace = kGraceHere;
   options.bind_to = launch::BindTo::core;

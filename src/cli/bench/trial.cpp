@@ -26,10 +26,10 @@ constexpr double kShortCall = 20e-6;
 /// The warm-up ends when one of its batches takes this share of Options::seconds.
 constexpr double kWarmupShare = 0.1;
 
-/// Numbers of calls to time.
+/// Numbers of calls to time: first one by one, and then together in a batch.
 struct CallCounts {
   std::uint64_t singles = 0;
-  /// Number of calls timed together. If 0, the mean is computed from the single calls.
+  /// Number of calls timed together. If 0, the mean is computed from the calls timed one by one.
   std::uint64_t batch = 0;
 };
 

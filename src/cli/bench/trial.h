@@ -30,7 +30,7 @@ void meet(Group& group);
 struct Timing {
   double time_us = 0;            ///< Mean time of a call on the slowest rank.
   double p50_us = 0;             ///< Median time of single calls, on rank 0.
-  double p99_us = 0;             ///< 99th percentile of the time of the same calls.
+  double p99_us = 0;             ///< 99th percentile of the times of single calls, on rank 0.
   std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };
 
@@ -63,7 +63,7 @@ class Memory {
 class Trial {
  public:
   /// `a` and `b` hold at least shape.bytes each. `a`, `b` and `group` must outlive the Trial. If
-  /// `rounded` is true, the sum may be rounded, so the data are numbers that every codec can carry.
+  /// `rounded` is true, the sum may be rounded, so the data stay within the range of every codec.
   Trial(Group& group, Routine routine, const CallSize& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
 

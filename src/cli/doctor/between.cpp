@@ -73,8 +73,8 @@ void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   send();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!paths[i].loses_packets()) continue;
-    // A packet as large as the MTU is sent again, because a single packet may be lost for other
-    // reasons.
+    // A packet as large as the MTU is sent again, because the loss of a single packet need not be
+    // due to its size.
     add(i, paths[i].mtu);
     for (const int bytes : kUsualPackets)
       if (bytes < paths[i].mtu) add(i, bytes);

@@ -27,7 +27,7 @@ struct Report {
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
-  std::chrono::seconds longest{120};  ///< Time after which no measurement starts.
+  std::chrono::seconds longest{120};  ///< No measurement starts after this time.
 };
 
 /// Tests the paths between the hosts of the inquiry. All hosts must have been reached. Adds a

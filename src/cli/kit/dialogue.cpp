@@ -261,7 +261,8 @@ Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with
     if (Clock::now() < limit) continue;
     const bool again = captured.late || limits.grace == 0s;
     running.signal(again ? SIGKILL : SIGTERM);
-    if (again) {  // A process that the program has started may still hold the streams open.
+    if (again) {
+      // If the program has started another process, that process may keep the streams open.
       process.output.close();
       process.error.close();
     }

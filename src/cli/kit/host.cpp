@@ -31,8 +31,8 @@ bool is_ipv6(std::string_view text) {
          1;
 }
 
-/// True if the number is probably meant as a count of slots. ssh servers rarely listen at such low
-/// ports, except 22 and ports that firewalls let through.
+/// True if the number in "host:number" is probably meant as a count of slots and not as a port. ssh
+/// servers rarely listen at such low ports, except 22 and ports that firewalls let through.
 bool is_more_likely_slots(std::int64_t port) {
   constexpr std::int64_t kMostLikely = 256;
   return port < kMostLikely && port != 22 && port != 53 && port != 80 && port != 222;

@@ -77,8 +77,8 @@ struct ChildProcess {
   Descriptor output;
   Descriptor error;
   bool has_terminal = false;  ///< True if `input` and `output` are the same terminal.
-  /// Token that begins the lines of a rank's script in the output (see RankWords). Empty if the
-  /// output has no such lines.
+  /// Token at the start of each line that the rank's start script, not its program, writes to the
+  /// output (see RankWords in cli/launch). Empty if there are no such lines.
   std::string token = {};
 };
 
@@ -127,7 +127,7 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  /// Becomes readable when signals have arrived.
+  /// Returns a descriptor that becomes readable when a signal arrives.
   int descriptor() const;
   /// Returns the signals that have arrived, each once.
   std::vector<int> take();

@@ -74,7 +74,7 @@ const Complaint* known_complaint(std::string_view complaint) {
 
 std::string last_line(std::string_view text) {
   text = last_line_of(text);
-  // Removes the prefix "ssh: ", because explain_ssh() writes it before this line.
+  // Removes the prefix "ssh: ", because explain_ssh() adds this prefix itself.
   constexpr std::string_view kProgram = "ssh: ";
   if (text.starts_with(kProgram)) text.remove_prefix(kProgram.size());
   return printable(text);

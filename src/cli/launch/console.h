@@ -138,9 +138,9 @@ class Console {
   bool one_sink_ = false;  ///< True if standard output and error are the same file.
   const Prefix prefix_;
   const bool timestamps_;
-  std::optional<int> only_writer_;  ///< The one rank that has written to a terminal so far.
-  bool several_write_ = false;
-  std::vector<std::string> prefixes_;  ///< Indexed by rank; plain or coloured.
+  std::optional<int> only_writer_;     ///< Rank that last wrote to a terminal.
+  bool several_write_ = false;         ///< True once several ranks have written to a terminal.
+  std::vector<std::string> prefixes_;  ///< Prefix of each rank's lines, indexed by rank.
   std::string log_folder_;
   std::vector<Descriptor> files_;  ///< Indexed by rank. Empty if there is no log folder.
   /// Indexed by rank; true if its log file ends in an unfinished line.

@@ -20,10 +20,10 @@ using Variables = std::map<std::string, std::string>;
 struct JobRequest {
   std::vector<std::string> program;  ///< The program and its arguments.
   std::vector<Host> hosts;
-  std::optional<int> ranks_per_host;  ///< Overrides the slots of hosts, whose default is 1.
-  Variables environment;              ///< Variables of all ranks.
-  std::string directory;              ///< Default for hosts without a directory.
-  std::string python;                 ///< Default for hosts without a Python.
+  std::optional<int> ranks_per_host;  ///< Unset: Host::slots, or 1 if that is unset.
+  Variables environment;              ///< Environment variables of all ranks.
+  std::string directory;              ///< Directory of ranks whose host has no Host::directory.
+  std::string python;                 ///< Python of ranks whose host has no Host::python.
   Backend backend = Backend::any;
   int connections_per_address = 1;
   int nccl_port = 12345;

@@ -48,8 +48,8 @@ std::string list_of(const std::vector<int>& processors);
 /// "PROCESSOR:SOCKET:CORE" for each processor, separated by blanks.
 Processors processors_of(std::string_view list, std::string_view places);
 
-/// Returns the processors of this process. Sets `why_not` if the user has set an affinity, as
-/// taskset does.
+/// Returns the processors that this process may use. If an affinity has been set, for example by
+/// taskset, sets Processors::why_not, so that ranks are not bound.
 Processors processors_here();
 
 inline constexpr int kUsualPort = 32323;

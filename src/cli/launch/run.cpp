@@ -312,7 +312,7 @@ class JobRun {
     for (const auto& host : hosts_) host->collect();
     if (store_ways_) store_ways_->collect();
     for (const auto& rank : ranks_) {
-      // Once the launcher has begun to end the job, a rank's exit is a consequence, not the cause.
+      // A rank that exits after the launcher has begun to end the job does not count as failed.
       const bool ending = kill_at_ || killed_;
       if (!rank->collect() || rank->exit()->good() || ending) continue;
       failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});

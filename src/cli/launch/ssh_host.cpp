@@ -360,7 +360,7 @@ class SshHost final : public RunningHost {
 
   const std::size_t number_;  ///< Index into Job::hosts.
   Logins& logins_;
-  const std::string path_;  ///< PATH that the job sets for the ranks. Empty: the host's.
+  const std::string path_;  ///< PATH that the job sets for the ranks. Empty: the host's own PATH.
   const std::string token_;
   /// The process `ssh -G`, and its output, which names the machines that a login involves.
   std::optional<Dialogue> route_;

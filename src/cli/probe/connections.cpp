@@ -33,7 +33,7 @@ constexpr std::size_t kPlenty = std::size_t{32} << 20;
 constexpr double kSoonest = 0.05;
 constexpr double kRoundTrips = 50;
 
-/// Purposes of a connection.
+/// Purposes of a connection, which the connecting probe chooses.
 constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
 constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
 constexpr const char* kCount = "count";  ///< All bytes are discarded; their number is sent back.
@@ -120,7 +120,8 @@ class Stream {
 
   void end_writing() { ::shutdown(socket_.descriptor(), SHUT_WR); }
 
-  /// Ends both directions. Also wakes a thread that blocks in read() or write().
+  /// Shuts down both directions of the connection. Also wakes a thread that blocks in read() or
+  /// write().
   void shut() { ::shutdown(socket_.descriptor(), SHUT_RDWR); }
 
   /// True if the last read() timed out.

@@ -262,7 +262,7 @@ ClockBounds bounds_of(const Collectives& collectives, const std::string& referen
       for (const Place& b : collective.places) {
         if (b.record->host != host || b.call->state != "done") continue;
         if (a.call->arrived() == 0 || b.call->arrived() == 0) continue;
-        // If a call did not wait, `ended` is its start time, which is slightly too early.
+        // If a call ended without waiting, `ended` is its start time, slightly before its end.
         bounds.least = std::max(bounds.least, a.call->arrived() - b.call->ended);
         bounds.most = std::min(bounds.most, a.call->ended - b.call->arrived());
       }

@@ -12,7 +12,7 @@ struct RecordedGroup {
   long long index = 0;  ///< Number by which calls in the record refer to the group.
   std::string name;
   std::string id;            ///< Identity of the group, the same on all members.
-  int rank = 0;              ///< Rank in the group of the process that wrote the record.
+  int rank = 0;              ///< Group rank of the process that wrote the record.
   std::vector<int> members;  ///< The members' ranks in the job, indexed by rank in the group.
 };
 
@@ -40,7 +40,7 @@ struct RecordedCall {
 
   bool is_message() const { return call == "send" || call == "recv"; }
   bool has_ended() const { return state == "done" || state == "failed"; }
-  /// True if a GPU carries the call out, and its end is therefore unknown.
+  /// True if a GPU executes the call. The time at which such a call ends is unknown.
   bool is_on_device() const { return state == "enqueued"; }
   /// Time at which the rank submitted or, if that is unknown, started the call; 0 if unknown.
   std::int64_t arrived() const { return submitted != 0 ? submitted : started; }
@@ -56,7 +56,7 @@ struct FlightRecord {
   int pid = 0;
   std::int64_t written = 0;  ///< Time at which the record was written, in nanoseconds since 1970.
   std::vector<RecordedGroup> groups;
-  std::vector<RecordedCall> calls;  ///< Oldest first.
+  std::vector<RecordedCall> calls;  ///< The rank's calls, the oldest first.
 };
 
 /// Parses a record. Leaves out calls of groups that the record does not list. Throws

@@ -41,8 +41,8 @@ Json details_of(const RecordedCall& call, const RecordedGroup& group) {
   return details;
 }
 
-/// Returns the number of each group's row, by the group's identity. A group has the same number on
-/// all ranks, because viewers show the number.
+/// Returns the row number of each group, keyed by the group's identity. A group has the same number
+/// on all ranks, because viewers show the number.
 std::map<std::string, int> rows_of(const std::vector<FlightRecord>& records) {
   std::map<std::string, int> rows;
   for (const FlightRecord& record : records)
@@ -68,7 +68,7 @@ void add_events(Json& events, const FlightRecord& record, const RecordedCall& ca
     return events.back();
   };
   const auto add_async = [&](const std::string& name, std::int64_t from, std::int64_t to) {
-    // With a global identity, the viewer would show the events apart from their rank.
+    // If the identity were global, the viewer would not show the events among those of their rank.
     const Json id = {{"local", std::to_string(call.number)}};
     add(name, "b", from)["id2"] = id;
     add(name, "e", to)["id2"] = id;

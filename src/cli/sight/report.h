@@ -21,7 +21,8 @@ struct GroupReport {
   std::string id;
   int rank = 0;                   ///< This process's rank in the group.
   std::vector<int> members = {};  ///< The members' ranks in the job, indexed by rank in the group.
-  std::vector<PendingCall> pending = {};  ///< The first collective and the oldest message.
+  /// The first collective and the oldest message that have not ended, if any.
+  std::vector<PendingCall> pending = {};
   std::string last = {};     ///< The last collective that started; empty if there was none.
   std::string failure = {};  ///< Why the group failed; empty while it is healthy.
 };

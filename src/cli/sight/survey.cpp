@@ -62,7 +62,7 @@ std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask
 
 /// A job that has ranks on other hosts.
 struct SpreadJob {
-  RankSocket contact;      ///< A rank on this host that has answered.
+  RankSocket contact;      ///< A rank on this host that has answered, and is asked about others.
   std::vector<int> known;  ///< The ranks on this host, and those that have left or are lost.
   int size = 0;
 };
@@ -119,7 +119,8 @@ std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
     others = read_others(ask(contact, node::kRequestOthers), who, job.known);
     for (RankAnswer& each : others) each.report.job = each.raw["job"] = contact.job;
   } catch (const RankGone&) {
-    // The contact has ended, so its job is ending: no other ranks are shown.
+    // The rank that was asked has ended, so its job is ending. The job's ranks on other hosts are
+    // not shown.
   } catch (const Error& error) {
     for (int rank = 0; rank < job.size; ++rank) {
       if (std::ranges::binary_search(job.known, rank)) continue;
