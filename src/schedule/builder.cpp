@@ -36,7 +36,7 @@ class HazardFinder {
  private:
   struct Interval {
     std::uint32_t writer = kNone;
-    std::uint32_t readers = kNone;  // Head of a list in `readers_`.
+    std::uint32_t readers = kNone;  // Index of the first reader in `readers_`.
   };
   struct Reader {
     std::uint32_t step;

@@ -50,9 +50,9 @@ class ScheduleBuilder {
   /// the first starts at `src_offset`.
   void fold(std::size_t src_offset, int operands, const Region& dst, bool completes);
 
-  /// `element`: index of src's first element in the call's input.
+  /// Encodes src into dst. `element` is the index of src's first element in the call's input.
   void encode(const Region& src, const Region& dst, std::size_t element);
-  /// `maker`: the rank that encoded src.
+  /// Decodes src, which the rank `maker` encoded, into dst.
   void decode(int maker, const Region& src, const Region& dst);
   /// Sums the contributions that every rank (or node) encoded, which completes the reduction. The
   /// blocks of the contributions start at offset `src_offset` of the coded memory. `element` is the

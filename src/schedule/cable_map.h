@@ -33,7 +33,7 @@ class CableMap {
 
   /// The route of a message along the cables.
   struct Way {
-    double latency_s = 0;  ///< The sum over the cables on the route.
+    double latency_s = 0;  ///< Sum of the latencies of all cables on the route.
     /// Index of each cable direction on the route (see directions()), and the seconds for which a
     /// byte of the message occupies it.
     std::vector<std::pair<std::size_t, double>> directions;

@@ -34,10 +34,10 @@ constexpr double kBetter = 0.999;
 constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact sum.
 constexpr double kWorthRounding = 0.9;
-/// Maximum size of a group in which all ranks may send to all others at the same time.
+/// Maximum number of ranks of a group in which all ranks may send to all others at the same time.
 constexpr int kSmallGroup = 8;
-/// Maximum chunk of an uneven all_to_all, in bytes. Its ranks do not know how much data other pairs
-/// exchange.
+/// Maximum chunk of an uneven all_to_all, in bytes. Its chunk cannot depend on predicted times,
+/// because the ranks do not know how much data other pairs exchange.
 constexpr std::size_t kExchangeChunkBytes = std::size_t{1} << 20;
 
 std::vector<std::size_t> chunks_to_consider(std::size_t element_bytes, const Facts& facts) {
@@ -81,7 +81,7 @@ Choice choose_exchange(Problem problem, std::size_t element_bytes, const Facts& 
   return choice;
 }
 
-/// Returns the algorithm if only one needs to be considered.
+/// Returns the algorithm to use if no predicted times need to be compared; otherwise nothing.
 std::optional<Algorithm> settled(const Problem& problem, std::size_t element_bytes,
                                  const Facts& facts) {
   if (facts.forced && can(*facts.forced, problem)) return facts.forced;

@@ -67,9 +67,9 @@ class Sample {
   double scale = 1;   ///< Size of a piece of the real problem relative to a piece of the sample.
 
  private:
-  /// Makes all parts equal, so that every rank has the same problem. Replaces each count by their
-  /// mean, or by the chunk if each rank knows only its own counts. `longer` keeps the ratio of the
-  /// largest count to the mean.
+  /// Makes all parts equal, so that every rank has the same problem. Replaces each count by the
+  /// mean of all counts, or by the chunk if each rank knows only its own counts. `longer` keeps the
+  /// ratio of the largest count to the mean.
   void even_out() {
     if (problem.counts.empty()) {
       // Rounds the count up so that Divider makes parts of equal size.
@@ -135,7 +135,7 @@ int typical_rank(const Problem& p) {
   return largest->front();
 }
 
-/// The work of one rank in the window.
+/// The work that one rank does through the window.
 struct WindowWork {
   double copied = 0;    ///< Bytes copied or added.
   double pieces = 0;    ///< Number of arrivals; 0 if no data uses the window.
@@ -177,8 +177,8 @@ double flow_seconds(const Sample& sample, const WindowWork& root, const WindowWo
   };
   const Handled at_root = times.buffers(p.root);
   const Handled elsewhere = times.buffers((p.root + 1) % p.size);
-  // On shared cores, ranks without work leave the core to the root. The division therefore undoes
-  // the factor ranks_per_core in handling().
+  // If ranks share a core, those without work leave the core to the root, which then copies at full
+  // speed. The division therefore undoes the factor ranks_per_core in handling().
   const double copied = std::max(root.copied / ranks_per_core, mean(root.copied, other.copied));
   const double waits = p.collective == Collective::gather ? 1 : kFlow;
   const double meetings = std::min(root.meetings, other.meetings);

@@ -25,7 +25,8 @@ namespace {
 constexpr std::size_t kSegmentsInFlight = 2;
 /// Number of chunks of a segment for each column. Several are needed to pipeline the column's ring.
 constexpr std::size_t kChunksPerSegment = 4;
-/// The time to exchange a part of at most this many elements depends on latency, not on bandwidth.
+/// Maximum number of elements whose time between nodes depends on latency and not on bandwidth.
+/// They travel by binomial tree or recursive doubling, and more elements by chain or ring.
 constexpr std::size_t kSmallPart = 8192;
 
 class Hierarchical : public ScheduleWriter {

@@ -14,9 +14,9 @@
 
 namespace mccl::schedule {
 
-/// Number of pieces of each part in a segment. While one piece is in flight, the other pieces keep
-/// the links busy. They must do so even if one piece takes as long on the slowest link as many
-/// pieces on the other links.
+/// Number of pieces of each part in a segment. While one piece crosses the slowest link, the other
+/// pieces keep the other links busy. This takes many pieces, because the slowest link may need as
+/// long for one piece as another link needs for several.
 inline constexpr std::size_t kPiecesPerPhase = 16;
 
 /// Maximum numbers of slots of a window; each slot holds one piece. One-shot schedules have up to

@@ -101,7 +101,7 @@ struct Step {
   std::uint32_t operands = 0;
   std::uint32_t mark = 0;
   std::size_t window = 0;
-  /// encode, fold_coded: index of the region's first element in the call's input.
+  /// Used by encode and fold_coded: index of the first element of src in the call's input.
   std::size_t element = 0;
   Region src;
   Region dst;

@@ -22,8 +22,8 @@ constexpr double kMostCrowding = 0.2;
 /// core's cache on the machine where the value was fitted.
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
-/// Size in bytes. A fold whose operands take more than this runs at the rate of memory, and so do
-/// copies and codecs in calls with more data than this.
+/// In bytes. A fold whose operands are larger in total runs at the rate of memory. So do copies and
+/// codecs in calls with more data than this.
 constexpr double kCachedOperands = 4 << 20;
 /// Extra time for data that is kept in scratch memory and forwarded, as a fraction of the time of
 /// its transfer.
@@ -146,7 +146,8 @@ double StepTimes::local(const Step& step) const {
   }
 }
 
-/// With more ranks than cores, a rank must yield its core first, which costs a process switch.
+/// If several ranks share a core, each of them must get the core before it can arrive. This costs a
+/// process switch for each of these ranks.
 double StepTimes::meeting() const {
   const double turns = facts_.ranks_per_core > 1 ? facts_.ranks_per_core : 0;
   return facts_.window_latency_s * (1 + kArrival * static_cast<double>(neighbours_)) +

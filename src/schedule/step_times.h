@@ -52,7 +52,7 @@ class StepTimes {
   double flow() const;
   /// Number of bytes that this step copies or adds in caches.
   double copied(const Step& step) const;
-  /// Time of the copies and additions in `handled`, including their memory traffic.
+  /// Time of the copies and additions that `handled` counts, including their memory traffic.
   double handling(const Handled& handled) const;
   /// Sets the rate of steps through the window. `copied`: bytes that all steps of the rank copy or
   /// add.

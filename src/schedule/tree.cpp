@@ -161,7 +161,8 @@ class Subtrees : public ScheduleWriter {
   /// The regions of this rank's memory that hold the data of the subtree at `place`.
   std::vector<Region> where(int place) {
     const int end = tree_.end_of(place);
-    const int seam = std::clamp(p_.size - p_.root, place, end);  // the place of rank 0
+    // Place of rank 0, or the nearer end of the subtree if rank 0 is not in it.
+    const int seam = std::clamp(p_.size - p_.root, place, end);
     std::vector<Region> regions;
     for (const auto& [first, last] : {std::pair{place, seam}, std::pair{seam, end}}) {
       if (first == last) continue;

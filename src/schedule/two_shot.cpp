@@ -75,8 +75,8 @@ class TwoShot : public ScheduleWriter {
   Extent part(std::size_t index, int rank) const {
     return divider_.part(piece(index), ranks(p_), static_cast<std::size_t>(rank));
   }
-  /// A rank's part has the same offset in every slot, even if a short piece has shorter parts. So
-  /// results only ever overwrite results.
+  /// A rank's part has the same offset in every slot, even if a short piece has shorter parts.
+  /// Results therefore overwrite only earlier results, and never operands.
   std::size_t place(std::size_t index, int rank) const {
     return index % slots_ * slot_ + static_cast<std::size_t>(rank) * part_;
   }

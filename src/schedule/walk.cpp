@@ -115,7 +115,7 @@ class Walk {
 
   /// Finds the receive of each send, and makes the receive wait for the send.
   void match_messages() {
-    using Message = std::tuple<int, int, std::uint32_t>;  // receiver, sender, number
+    using Message = std::tuple<int, int, std::uint32_t>;  // receiver, sender, number of step
     std::vector<Message> sends, receives;
     for (std::uint32_t n = 0; n < steps_.size(); ++n) {
       const int rank = static_cast<int>(steps_[n].rank), peer = step(n).peer;
