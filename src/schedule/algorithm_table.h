@@ -57,8 +57,8 @@ struct Writes {
 };
 
 /// can_write() and write() implement AlgorithmEntry::can and AlgorithmEntry::build for a table of
-/// Writes. The class of its functions has a constructor that takes the problem, and a function
-/// finish() that returns the schedule.
+/// Writes. The class of the table's functions has a constructor that takes the problem, and a
+/// function finish() that returns the schedule.
 template <const auto& table>
 bool can_write(const Problem& problem) {
   for (const auto& each : table) {
@@ -76,7 +76,8 @@ Schedule write(const Problem& problem) {
   return writer.finish();
 }
 
-/// Value of AlgorithmEntry::is_symmetric or AlgorithmEntry::can that accepts every problem.
+/// Returns true. Serves as AlgorithmEntry::is_symmetric or AlgorithmEntry::can where every problem
+/// has that property.
 inline bool always(const Problem&) { return true; }
 
 /// Builders that other algorithms call: sums in blocks of a codec among all ranks (coded.cpp), and

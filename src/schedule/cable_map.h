@@ -60,7 +60,7 @@ class CableMap {
 
   Cabling cabling_;
   std::vector<int> members_;
-  /// Keyed by two ranks of the job, the lower one first.
+  /// The cables of each pair of ranks of the job, keyed by the pair, the lower rank first.
   std::map<std::pair<int, int>, Joint> joints_;
   std::vector<double> cable_rates_;  ///< Bytes per second of each distinct cable.
   std::vector<int> ring_;
