@@ -202,7 +202,7 @@ typedef struct mccl_group_options {
   uint32_t struct_size;   /* sizeof of this struct */
   uint32_t flags;         /* must be 0: no flag is defined */
   const char* name;       /* unique among the living groups of the context */
-  const int32_t* members; /* ranks of the context, ordered by their new rank */
+  const int32_t* members; /* ranks of the context, in the order of their ranks in the group */
   size_t count;           /* number of members */
   int64_t timeout_ms;     /* timeout of calls; 0: the setting `timeout`; negative: no limit */
   /* The codec of sums whose mccl_call_options set no codec, and its topk_ratio. All members must

@@ -11,10 +11,10 @@ namespace mccl {
 /// A place in the program, such as a line of Python. Lives until the process ends.
 struct CallSite {
   std::uint16_t number = 0;  ///< Unique in the process; from 1 to kMostCallSites.
-  std::string_view text;     ///< Such as "train.py:42".
+  std::string_view text;     ///< Shown in flight records and errors, such as "train.py:42".
 };
 
-/// Number of places that a process can keep.
+/// Maximum number of places that a process can keep.
 inline constexpr std::uint16_t kMostCallSites = 4095;
 
 /// Returns the place with this text, always the same object. Returns null if kMostCallSites other

@@ -56,28 +56,35 @@ struct MCCL_API Config {
   std::string log_file;
   /// Size in bytes at which a log file is renamed and a new one begins.
   std::size_t log_file_bytes = std::size_t{64} << 20;
-  std::string listen_addr;   ///< Addresses to listen on, comma-separated; empty: found by routing
-  std::string link_profile;  ///< Kind of cable: empty, ethernet, thunderbolt
+  /// Addresses to listen on, comma-separated; empty: all addresses of the interfaces in use, or
+  /// loopback if all ranks run on this host
+  std::string listen_addr;
+  std::string link_profile;  ///< Kind of cable: ethernet, thunderbolt; empty: not specified
   int port_base = 29600;     ///< Rank r listens on port_base + r; 0: any free port
-  /// JSON file of all ranks' addresses; empty: each rank can connect to every other rank directly
+  /// JSON file with the addresses of every rank; empty: every rank must be able to connect to every
+  /// other rank directly
   std::string hostfile;
   std::string ifname;  ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
-  std::size_t small_msg_threshold = 65536;  ///< all_reduce of fewer bytes uses the algorithm direct
-  bool transport_crc = false;               ///< Check every message with a CRC-32C
+  /// An all_reduce of fewer bytes than this uses the algorithm `direct`
+  std::size_t small_msg_threshold = 65536;
+  bool transport_crc = false;  ///< Check every message with a CRC-32C
   /// If true, GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN
   bool fast_math = true;
-  std::size_t gpu_threshold = 4096;  ///< Arrays of fewer 16-bit floats are reduced on the CPU
+  /// Arrays with fewer 16-bit floats than this are reduced on the CPU
+  std::size_t gpu_threshold = 4096;
   std::string reduce_on =
-      "auto";                  ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
-  bool accelerate = false;     ///< Sum f32 with macOS's Accelerate
-  bool force_staging = false;  ///< Copy data to the host even if a Mac's GPU shares the memory
-  /// For tests only: whether GPU kernels also run between ranks that share a GPU, and as which
-  /// connection: no, nvlink, pcie
+      "auto";               ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
+  bool accelerate = false;  ///< Sum f32 with macOS's Accelerate
+  /// Copy data to the host even if a Mac's GPU shares its memory with the host
+  bool force_staging = false;
+  /// For tests only: how calls run if ranks share a GPU. no: through host memory; nvlink, pcie: by
+  /// GPU kernels, as if that connection joined two GPUs
   std::string test_only_shared_gpu = "no";
-  std::string compression = "none";           ///< Name of a codec (compression.h), or "auto"
-  double topk_ratio = 0.01;                   ///< Share of the elements that topk sends: (0, 1]
-  std::size_t compression_min_bytes = 65536;  ///< Calls of fewer bytes are not compressed
+  std::string compression = "none";  ///< Name of a codec (compression.h), or "auto"
+  double topk_ratio = 0.01;          ///< Share of the elements that topk sends: (0, 1]
+  /// Minimum bytes of a call for which the group's codec is used
+  std::size_t compression_min_bytes = 65536;
   std::string shader_path;         ///< File of Metal shaders; empty: the shaders of the package
   std::string algorithm = "auto";  ///< Algorithm to use wherever it applies, or auto
   /// Maximum bytes of pinned memory to keep per GPU while no call uses it
@@ -106,7 +113,7 @@ struct MCCL_API Config {
   std::string metrics_addr = "127.0.0.1";
   int spin_us = 200;               ///< Microseconds for which a caller polls before it sleeps
   bool calibrate = true;           ///< Measure links and memory when a job starts
-  double link_latency_us = 0;      ///< Latency of a link between machines; 0: measured
+  double link_latency_us = 0;      ///< Microseconds of latency between machines; 0: measured
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;             ///< Secret that every rank of the job shares
   std::string encryption = "off";  ///< Whether TCP connections between ranks are encrypted: off, on
@@ -115,8 +122,8 @@ struct MCCL_API Config {
   std::string tls_key;  ///< Path of the certificate's private key
   /// Path of the certificates of the authorities that signed the ranks' certificates
   std::string tls_ca;
-  /// Whether a job of several ranks needs a job_key: auto, 1, 0; auto: it does if the ranks run on
-  /// several hosts, as several users or in several containers
+  /// Whether a job of several ranks needs a job_key: auto, 1, 0. With auto, it needs one if the
+  /// ranks run on several hosts, as several users or in several containers
   std::string require_key = "auto";
   int rank = -1;        ///< Rank of this process, for Context::from_environment(); -1: not set
   int world_size = -1;  ///< Number of ranks, for Context::from_environment(); -1: not set
@@ -124,10 +131,10 @@ struct MCCL_API Config {
   /// Value of the environment variable MASTER_PORT; 0 if it is not set. Torch listens on that port,
   /// so this library must not. MASTER_PORT is not a setting of this library.
   int master_port = 0;
-  // Whether set(), the environment or a file has set the setting. If not, a better value may
-  // replace the default.
-  Given port_base_given;    ///< If false and the port is in use, a rank uses any free port.
-  Given chunk_bytes_given;  ///< If false, link_profile may choose the value.
+  // Whether set(), the environment or a file has set port_base or chunk_bytes, respectively. A
+  // value that differs from the default also counts as set.
+  Given port_base_given;    ///< If not set and port_base + r is in use, rank r uses any free port.
+  Given chunk_bytes_given;  ///< If not set, link_profile may change chunk_bytes.
 
   /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
   /// InvalidArgument if a variable is unknown (the message suggests the nearest name), if a value
@@ -157,7 +164,7 @@ struct MCCL_API Config {
 struct SettingInfo {
   std::string_view name;      ///< Name of the Config field and of the Python keyword.
   std::string_view variable;  ///< Environment variable.
-  std::string_view type;      ///< text, integer, number, bytes, boolean, choice
+  std::string_view type;      ///< Type of the value: text, integer, number, bytes, boolean, choice
   std::string default_value;
   std::string_view range;  ///< Valid values, for users: "0 to 65535", "auto, tcp, shm, rdma".
   std::string_view meaning;

@@ -135,9 +135,9 @@ class MCCL_API Group {
 
   /// Sends a message to `peer`; completes once `data` may be reused. A message of at most 32 KiB
   /// (or MCCL_CHUNK_BYTES, if that is less) completes before it is received, as long as the
-  /// unreceived messages to that peer take at most 4 MiB in total. Each of them counts 256 bytes of
-  /// overhead. Any other message completes after its receive is posted. `peer` must not be this
-  /// rank.
+  /// unreceived messages to that peer take at most 4 MiB in total. In this total, each message
+  /// counts as 256 bytes more than its payload. Any other message completes after its receive is
+  /// posted. `peer` must not be this rank.
   virtual Work send(ConstBuffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
   /// Receives the oldest message from `peer` (or kAnySource) with this tag. The size of the message
   /// must be data.bytes(). Work::source() returns the sender.
