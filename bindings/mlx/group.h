@@ -75,7 +75,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   const bool on_gpu_;
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
   const std::shared_ptr<TurnQueue> collectives_ = std::make_shared<TurnQueue>();
-  std::vector<std::shared_ptr<TurnQueue>> sends_;  ///< Indexed by destination.
+  /// Turns of the sends to each rank, indexed by that rank.
+  std::vector<std::shared_ptr<TurnQueue>> sends_;
   std::mutex order_;  ///< Held while an operation takes its turn and is enqueued.
 };
 

@@ -13,7 +13,7 @@
 namespace mccl::python {
 namespace {
 
-/// Longest stack that is searched.
+/// Maximum number of frames of a stack that are searched.
 constexpr int kMostFrames = 64;
 
 struct Release {
@@ -76,8 +76,8 @@ bool is_library(const Code& code) {
   const std::string_view file = file_of(code.get());
   const bool result =
       is_in_package(file, "mccl") || is_in_package(file, "torch") || file.starts_with("<frozen");
-  // The code of the program is not kept: a program that compiles code as it runs would fill the
-  // memory.
+  // Code of the program is not stored: if a program compiled new code again and again, the set
+  // would grow without limit.
   if (!result) return false;
   known().is_library.insert(code.get());
   Py_INCREF(code.get());
@@ -94,11 +94,11 @@ std::string file_name_of(const PyCodeObject* code) {
   return name.empty() ? "?" : name;
 }
 
-/// Finds the line of a frame's current instruction, and keeps it.
+/// Returns the call site of a frame's current instruction, and stores it for later searches.
 const CallSite* find_site(const Position& at, PyFrameObject* frame) {
   const CallSite* const site =
       call_site(file_name_of(at.code) + ":" + std::to_string(PyFrame_GetLineNumber(frame)));
-  // Without this bound, a program that compiles code as it runs would fill the memory.
+  // If a program compiled new code again and again, the map would otherwise grow without limit.
   if (known().sites.size() < kMostCallSites) {
     known().sites.emplace(at, site);
     Py_INCREF(at.code);

@@ -47,7 +47,9 @@ class ContextRegistry {
   void after_fork_in_parent() {
     for (const auto& context : forking_) context->after_fork_in_parent();
     auto contexts = std::exchange(forking_, {});
-    mutex_.unlock();  // unlock before `contexts` ends, which may destroy a context
+    // Unlock before `contexts` is destroyed: it may own the last reference to a Context, whose
+    // destructor blocks.
+    mutex_.unlock();
   }
   void after_fork_in_child() {
     for (const auto& context : forking_) context->abandon_after_fork();
@@ -66,8 +68,9 @@ class ContextRegistry {
   }
 
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Context>> contexts_;   // guarded by mutex_
-  std::vector<std::shared_ptr<Context>> forking_;  // guarded by mutex_, locked during fork()
+  std::vector<std::weak_ptr<Context>> contexts_;  // guarded by mutex_
+  /// Guarded by mutex_, which stays locked during fork().
+  std::vector<std::shared_ptr<Context>> forking_;
   /// In a forked child, the contexts of the parent process, which the child must not destroy.
   std::vector<std::shared_ptr<Context>> abandoned_;
 };

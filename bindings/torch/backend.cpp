@@ -351,7 +351,8 @@ void ProcessGroupMCCL::registerOnCompletionHook(
   TORCH_CHECK(!ledger_->hook, "ProcessGroupMCCL OnCompletion hook already registered");
   ledger_->hook = std::make_shared<WorkLedger::Hook>(std::move(hook));
   ledger_->watched = true;
-  // hasHooks() of the base class checks whether this member is set. The function is never called.
+  // hasHooks() of the base class checks whether onCompletionHook_ is set. The function stored there
+  // is never called.
   onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};
 }
 

@@ -72,7 +72,7 @@ class TensorStaging {
   mccl::Buffer output_bytes(const std::vector<at::Tensor>& tensors);
 
   /// Returns `in`, or a copy if `in` overlaps `out`. Makes no copy if `in` starts at byte `slot` of
-  /// `out`.
+  /// `out`, because the engine supports such an in-place call.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out, std::size_t slot);
   /// Returns `in`, or a copy if `in` overlaps `out`.
   mccl::ConstBuffer apart_from(mccl::ConstBuffer in, mccl::ConstBuffer out);
