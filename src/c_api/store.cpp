@@ -12,7 +12,7 @@ using namespace mccl::c_api;
 namespace {
 
 constexpr std::chrono::seconds kDefaultPatience{60};
-/// Replaces "no limit", which a store does not support.
+/// Time limit used for "no limit", which a store does not support.
 constexpr std::chrono::hours kForEver{24 * 365};
 
 std::chrono::milliseconds patience_of(std::int64_t timeout_ms) {

@@ -18,7 +18,7 @@ constexpr const char* kKernelNames[kKernels] = {
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
-/// Maximum length of a part, in lines of 16 bytes, up to which a launch has one block per
+/// Maximum length of a part, in lines of 16 bytes, for which a launch has one block per
 /// multiprocessor. At this length, each thread moves about one line.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 

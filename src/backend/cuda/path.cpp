@@ -133,7 +133,7 @@ std::string KernelPath::failure() {
         "call, or made it with data outside GPU memory",
         group().rank(), group().name(), late - 1, options_.timeout.count());
   }
-  std::string reason = group().failure();  // a rank has died, left, or aborted the group
+  std::string reason = group().failure();  // not empty if a rank died, left or aborted the group
   if (reason.empty() && __atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
     reason = "the group has been aborted";
   }

@@ -68,7 +68,7 @@ Path* AutoPath::way_for(const Request& request) {
     try {
       decide(device_of(request));
     } catch (const Error& error) {
-      // The call now goes through the host, where it fails with the group's error.
+      // Fail the group. This call then goes through the host, where it reports the group's error.
       if (group_.failure().empty()) group_.abort(error.what());
       stay_on_host(error.what());
     }

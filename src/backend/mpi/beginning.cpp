@@ -33,8 +33,8 @@ class Beginning {
         mpi_(*place.library),
         request_(request),
         call_(request.call),
-        // The hash is 0 if all counts are equal. The call is then treated as one without counts,
-        // because other ranks may make it without counts.
+        // counts_hash is 0 if all counts are equal. Such a call is treated as a call without
+        // counts, because other ranks may have passed no counts.
         counts_(call_.counts_hash != 0 ? request.counts : std::span<const std::size_t>()),
         shares_(counts_.empty()
                     ? Shares::equal(place.size, call_.count / static_cast<std::size_t>(place.size))

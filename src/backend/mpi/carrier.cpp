@@ -279,7 +279,9 @@ bool MpiCarrier::let_go(const std::string& reason, Clock::time_point now) noexce
 }
 
 /// Called after the group has failed. Returns true while MPI may still write into memory of the
-/// callers, or while another rank may be in a blocking call whose barrier this rank has entered.
+/// callers, or while another rank may be in a blocking call whose barrier this rank has entered. If
+/// that barrier has ended, first starts this rank's blocking call, so that the other ranks' calls
+/// can end.
 bool MpiCarrier::holds_caller(Clock::time_point now) {
   const auto holds = [this](Flight& flight) {
     try {

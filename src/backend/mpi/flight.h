@@ -93,7 +93,7 @@ class Flight {
 
   // Members with which land() delivers the result.
   DType dtype_ = DType::u8;
-  std::byte* result_ = nullptr;  ///< If not null, land() copies it to `target_`.
+  std::byte* result_ = nullptr;  ///< If not null, land() copies the data there to `target_`.
   void* target_ = nullptr;
   std::size_t target_bytes_ = 0;
   bool divides_ = false;

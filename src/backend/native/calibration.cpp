@@ -37,9 +37,10 @@ constexpr int kSmallCalls = 20;
 constexpr std::size_t kCached = std::size_t{256} << 10;
 constexpr int kCachedCalls = 4;
 constexpr int kCachedWarmup = 24;
-/// Ratio of the rate of memory to the rate of writes that bypass the cache, both with all ranks at
-/// work. Only the rate of these writes is measured. The rate of memory is lower, because reads and
-/// writes alternate: passes over 64 MiB reached 17 to 21 GB/s where the writes reached 26 to 29.
+/// Ratio of the rate of memory to the rate of writes that bypass the cache, if all ranks access
+/// memory at the same time. Only the rate of these writes is measured. The rate of memory is lower,
+/// because reads and writes alternate: passes over 64 MiB reached 17 to 21 GB/s where the writes
+/// reached 26 to 29.
 constexpr double kOfWriting = 0.65;
 constexpr std::size_t kWritten = std::size_t{2} << 20;
 constexpr int kWrites = 5;
@@ -56,7 +57,8 @@ constexpr int kComputedTimes = 4;
 /// Size in bytes of the messages with which the rate of a link is measured. Sending one takes only
 /// some milliseconds even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
-/// Smallest share of the time of these bytes that counts as transmission; the rest is latency.
+/// Minimum transmission time of such a message, as a fraction of its total time. Applied because a
+/// small message may appear to take as long as this one if ranks share a core.
 constexpr double kLeastTransmission = 0.25;
 
 /// A measured fact. If `unit` is not empty, the fact is logged, multiplied by `scale`.
@@ -186,7 +188,6 @@ class Calibration {
     const double small = time_of(4, 10, [&] { there_and_back(group, data, 1, 1); });
     const double large = time_of(1, 2, [&] { there_and_back(group, data, kStream, 1); });
     (engine_->is_one_node() ? measured.shared_latency_s : measured.latency_s) = small / 2;
-    // If ranks share a core, a small message may appear to take as long as a large one.
     const double transmission = std::max(large - small, large * kLeastTransmission);
     (engine_->is_one_node() ? measured.shared_bytes_per_s : measured.bytes_per_s) =
         kStream / std::max(1e-9, transmission);

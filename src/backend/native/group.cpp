@@ -190,7 +190,7 @@ Work NativeGroup::end_batch() {
     ended.reserve(operations.size());
     all = Work::all_of(std::vector<Work>(operations.begin(), operations.end()));
   } catch (const std::bad_alloc&) {
-    // No operation starts. Each one ends with this error, which its Work reports.
+    // Memory has run out, so no operation starts. The Work of each operation reports this error.
     const std::exception_ptr error = std::current_exception();
     for (const OperationPtr& each : operations) {
       for (const Work::Callback& callback : each->finish(error)) callback(error);

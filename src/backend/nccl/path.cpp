@@ -296,7 +296,7 @@ void NcclPath::exchange(const Request& r, void* stream) {
 
 std::string NcclPath::failure() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return {};  // the thread that holds the lock detects failures itself
+  if (!lock) return {};  // the thread that holds `mutex_` checks for failures itself
   return why_failed();
 }
 

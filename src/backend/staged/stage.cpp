@@ -93,7 +93,7 @@ void Stage::begin() {
 }
 
 /// Returns the result of `poll`. If `poll` throws, records the error and returns true. All later
-/// calls then return true without calling `poll`.
+/// calls of guarded() then return true and do not call `poll`.
 template <typename Poll>
 bool Stage::guarded(const Poll& poll) {
   if (failure_) return true;
@@ -142,7 +142,7 @@ Stage::~Stage() {
     depot_->take_back(std::move(bounce_));
     return;
   }
-  // The device may still write to this memory.
+  // The device may still access this memory, so it is never freed.
   keep_for_ever(std::move(bounce_));
   keep_for_ever(std::move(input_));
   keep_for_ever(std::move(output_));
