@@ -26,7 +26,7 @@ struct CallOptions {
   /// True if the caller promises to wait on the Work immediately. The call then runs on the
   /// caller's thread. A collective that the device carries out without the host is enqueued on
   /// `stream` instead: it ends in stream order, and the Work is done immediately. While `stream` is
-  /// being captured, this happens even if the flag is false.
+  /// being captured, such a collective is enqueued on `stream` even if the flag is false.
   bool caller_waits = false;
   /// Device memory only: allows the call to block until every rank makes it, in order to set up the
   /// direct device path. Implied by `caller_waits`.

@@ -13,8 +13,8 @@
 namespace mccl {
 
 /// Summary of a process's calls. Times are averages in milliseconds unless noted, over calls that
-/// succeeded. Of the calls that take a microsecond or less, only a sample is timed. The times of
-/// the sample stand for all of these short calls. Times of one call: queue wait = from submission
+/// succeeded. Only a sample of the calls that take a microsecond or less is timed, and the times of
+/// the sample stand for all of these calls. Times of one call: queue wait = from submission
 /// to start; execution = from start to end; network = time spent moving bytes; reduce = time spent
 /// in arithmetic; sync = the rest of execution, spent waiting for peers.
 struct MetricsSummary {
@@ -25,7 +25,8 @@ struct MetricsSummary {
   /// Unauthenticated connections that were dropped, including those to rank 0's store.
   std::uint64_t refused_connections = 0;
   double avg_latency_ms = 0;  ///< Time from submission to end.
-  double p50_latency_ms = 0;  ///< Median; from a histogram, accurate to 5 %.
+  /// Median and 99th percentile of the latency, computed from a histogram and accurate to 5 %.
+  double p50_latency_ms = 0;
   double p99_latency_ms = 0;
   double peak_throughput_gbps = 0;  ///< Highest payload rate of one timed call, in Gbit/s.
   double avg_sync_ms = 0;
