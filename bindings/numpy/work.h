@@ -14,7 +14,7 @@ namespace mccl::numpy {
 
 namespace nb = nanobind;
 
-/// Python objects that a call needs until it is done, and its result.
+/// Python objects that a call needs until it is done, and the call's result.
 struct Kept {
   nb::object input;   ///< Owner of the memory that the call reads.
   nb::object output;  ///< Owner of the memory that the call writes.

@@ -27,8 +27,8 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;
 
-/// The world of this process. Accessed with the GIL held; blocking functions also hold the lock of
-/// mccl.distributed.
+/// The membership of this process in a job, which is called its world. Accessed with the GIL held;
+/// blocking functions also hold the lock of mccl.distributed.
 struct ProcessWorld {
   std::shared_ptr<Context> context;
   nb::object world;  ///< The Group of all ranks.

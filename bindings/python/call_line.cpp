@@ -37,7 +37,7 @@ struct Hash {
 };
 
 /// Results of earlier searches, by code object. Keeps a reference to each code object, because
-/// another one could otherwise get the same address. Guarded by the GIL.
+/// a new code object could otherwise get the same address. Guarded by the GIL.
 struct Known {
   std::unordered_set<const PyCodeObject*> is_library;
   std::unordered_map<Position, const CallSite*, Hash> sites;

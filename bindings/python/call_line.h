@@ -11,7 +11,7 @@ namespace mccl::python {
 /// 50 ns for a line that was found before. Call it with the GIL held.
 const CallSite* line_of_caller() noexcept;
 
-/// Like line_of_caller(), but for a thread that has released the GIL; acquires the GIL during the
+/// Like line_of_caller(), for a thread that has released the GIL; acquires the GIL during the
 /// search. Returns null on a thread that runs no Python, such as those of torch's autograd engine
 /// for GPUs.
 const CallSite* line_of_caller_without_gil() noexcept;
