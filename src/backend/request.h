@@ -67,7 +67,7 @@ inline bool lies_on_device(const ConstBuffer& buffer) {
   return buffer.device.kind != DeviceKind::cpu;
 }
 
-/// True if any of the memory lies on a device.
+/// True if the call's input or output lies on a device.
 inline bool on_device(const Request& request) {
   return lies_on_device(request.in) || lies_on_device(request.out);
 }

@@ -74,7 +74,7 @@ class Area {
   device::cuda::Address table_ = 0;
   std::vector<std::byte*> windows_;  ///< Copy of `table_` on the host.
   std::size_t shared_windows_ = 0;   ///< Number of this rank's shared windows.
-  std::vector<std::size_t> known_;   ///< Number of windows that each rank has shared.
+  std::vector<std::size_t> known_;   ///< Number of windows that each rank has shared, by rank.
   bool has_windows_ = false;
 };
 

@@ -40,7 +40,8 @@ class KernelPath final : public direct::DevicePath {
   const SharedGpu shared_;
   std::optional<Area> area_;
   KernelLimits limits_ = limits_of(group().size());
-  Function functions_[kKernels][kSummed] = {};  ///< Kernels that only move data use index 0.
+  /// Indexed by Kernel and place_of(); kernels that only move data use 0 as the second index.
+  Function functions_[kKernels][kSummed] = {};
 };
 
 bool KernelPath::supports(const Request& request) const {

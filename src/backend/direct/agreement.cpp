@@ -75,7 +75,7 @@ bool Notices::is_first(const Group& group, const std::string& text) {
   try {
     return store->add("mccl/notice/" + text.substr(0, kLongestKey), 1) == 1;
   } catch (const Error&) {
-    return true;  // Logging a text twice is better than not logging it.
+    return true;  // Without the store, the text may be logged twice, but it is not lost.
   }
 }
 

@@ -86,7 +86,7 @@ class AutoPath final : public Path {
   std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports that have not been read.
   std::unique_ptr<device::SerialQueue> own_queue_;
   std::vector<Figures> figures_;  ///< Measured times of each path in `ways_`.
-  std::vector<int> order_;        ///< Indices of the paths for the last call, fastest first.
+  std::vector<int> order_;        ///< Indices into `ways_`, fastest first for the last call.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 

@@ -24,8 +24,8 @@ struct CallCommunicator {
   std::size_t most = 0;
 };
 
-/// First tag of the upper half of MPI's tags. The tag before it is used for collectives that are
-/// exchanged as messages, because one MPI call cannot carry them out.
+/// First tag of the upper half of MPI's tags. Collectives that one MPI call cannot carry out are
+/// exchanged as messages with the tag below this one.
 constexpr int half_of_tags(int largest) { return largest / 2; }
 
 /// Converts the call's tag to a tag of MPI. Throws InvalidArgument if the call's tag is too large.

@@ -29,8 +29,8 @@ class NativeGroup;
 
 /// Properties that all groups of a context share.
 struct GroupSetup {
-  /// Gives a new group a device path, or lets MPI carry its calls. Null if the context uses
-  /// neither. The second argument is the group's timeout.
+  /// Gives a new group a device path, or lets MPI carry out the group's calls. Null if the context
+  /// uses neither. The second argument is the group's timeout.
   std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
   /// Computes reductions in place of the host's kernels, on a GPU or with Accelerate (see units.h);
   /// null if the settings request neither.
