@@ -35,8 +35,9 @@ enum class ExchangeKind {
 /// axis; the other kinds take arrays of any shape.
 struct ArrayExchange {
   ExchangeKind kind = ExchangeKind::all_sum;
-  int root = 0;                ///< Used by broadcast, reduce, gather and scatter.
-  std::vector<int> rows = {};  ///< Number of rows of each rank; all_to_all: sent to each rank.
+  int root = 0;  ///< Used by broadcast, reduce, gather and scatter.
+  /// Number of rows of each rank; for all_to_all, number of rows sent to each rank.
+  std::vector<int> rows = {};
   std::vector<int> from = {};  ///< all_to_all only: number of rows received from each rank.
   int idle_rows = 0;           ///< gather only: number of output rows on ranks other than root.
 };

@@ -58,7 +58,8 @@ void leave_all() {
 }
 
 void before_fork() {
-  const nb::gil_scoped_release without_gil;  // another forking thread may need the GIL
+  // Another thread that forks may hold the registry's lock and need the GIL.
+  const nb::gil_scoped_release without_gil;
   registry().before_fork();
 }
 
