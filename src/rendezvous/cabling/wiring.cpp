@@ -191,8 +191,7 @@ void Wiring::watch_cables(Clock::time_point now) {
   }
 }
 
-/// Also listens at this rank's ends of cables, because the hostfile need not list both ends of a
-/// cable, and either end may connect.
+/// Also listens at this rank's ends of cables: the hostfile may list only one end, and either dials.
 void Wiring::listen_at_own_ends() {
   for (const Address& end : discovery_.own_ends()) {
     const Address wanted = end.with_port(port_);
@@ -213,8 +212,7 @@ void Wiring::take(Newcomer& newcomer) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
       // After the agreement, a connection for a cable is closed. It comes from a rank that probes
-      // whether this rank is alive, or from a restarted process, which must not learn the
-      // agreement.
+      // whether this rank is alive, or from a restarted process, which must learn nothing.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -361,8 +359,7 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Called in the child of a fork, in which the thread does not exist. Unlocks the mutex that
-/// before_fork() has locked.
+/// Called in the child of a fork, which has no such thread. Unlocks what before_fork() has locked.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

@@ -151,8 +151,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
                                       who(), bytes.size(), wanted()));
   }
   append(input_, bytes);
-  // Compare the magic as its bytes arrive, so that another protocol is refused before a whole
-  // prefix arrives.
+  // Compare the magic as its bytes arrive, so that another protocol is refused early.
   if (expects_prefix()) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
@@ -205,8 +204,7 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   if (role != kDialerRole || purpose >= transport::kPurposeCount)
     return refuse(Refusal::noise, "its first message is malformed");
   key_.purpose = static_cast<transport::Purpose>(purpose);
-  // The ranks and the size are read from the transcript only once the dialer has proved that it
-  // knows the job key.
+  // The ranks and the size are read only once the dialer has proved that it knows the job key.
   append(transcript_, message);
   Bytes challenge = prefix();
   append(challenge, kAcceptorRole);
@@ -224,9 +222,8 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret, given the name of the acceptor's key file or kNoKeyFile. If the two
-/// sides require different secrets, or this process cannot read the key file, refuses the handshake
-/// and returns false.
+/// Chooses the dialer's secret, given the name of the acceptor's key file or kNoKeyFile. Refuses the
+/// handshake and returns false if the sides need different secrets, or the file cannot be read.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {
