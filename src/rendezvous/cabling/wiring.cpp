@@ -191,7 +191,7 @@ void Wiring::watch_cables(Clock::time_point now) {
   }
 }
 
-/// Also listens at this rank's ends of cables: the hostfile may list only one end, and either dials.
+/// Also listens at this rank's ends of cables: the hostfile may list one end, and either dials.
 void Wiring::listen_at_own_ends() {
   for (const Address& end : discovery_.own_ends()) {
     const Address wanted = end.with_port(port_);

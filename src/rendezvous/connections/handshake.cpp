@@ -222,8 +222,8 @@ void Handshake::take_challenge(std::span<const std::byte> message) {
   send_sealed(kDialerProofLabel, std::move(proof));
 }
 
-/// Chooses the dialer's secret, given the name of the acceptor's key file or kNoKeyFile. Refuses the
-/// handshake and returns false if the sides need different secrets, or the file cannot be read.
+/// Chooses the dialer's secret, given the name of the acceptor's key file or kNoKeyFile. Refuses
+/// the handshake and returns false if the sides need different secrets or the file is unreadable.
 bool Handshake::choose_secret(std::string_view key_file) {
   const bool has_file = key_file != kNoKeyFile;
   if (!self_.job_key.empty()) {
