@@ -36,8 +36,9 @@ struct Hash {
   }
 };
 
-/// Results of earlier searches, by code object. Keeps a reference to each code object, because
-/// a new code object could otherwise get the same address. Guarded by the GIL.
+/// Results of earlier searches for the caller's line: code objects that belong to a library, and
+/// the call site at each position. Owns a reference to each code object, because a new code object
+/// could otherwise get the same address. Guarded by the GIL.
 struct Known {
   std::unordered_set<const PyCodeObject*> is_library;
   std::unordered_map<Position, const CallSite*, Hash> sites;

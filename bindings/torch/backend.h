@@ -266,8 +266,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     }
     if (!work) make_work();
     work->start(begun);
-    // A call that is already done ends in the caller's stream. This includes all calls that are
-    // captured in a graph.
+    // If the host is already done with the call, the call's end lies in the caller's stream. This
+    // is so for every call that is captured in a graph.
     if (!batched) end_on_device(*work, options.caller_waits || begun.done());
   } catch (const std::exception&) {
     if (counts) --sequence_;

@@ -178,8 +178,8 @@ class Window {
   /// none.
   int strayed() const { return stray_; }
 
-  /// Descriptions of the first call in which a neighbour differs from this rank. The neighbour must
-  /// be strayed(), or must have arrived in this call with a different fingerprint.
+  /// Descriptions of the first call in which this rank and a neighbour made different calls. The
+  /// neighbour must be strayed(), or must have arrived in this call with a different fingerprint.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
     /// Description of the call that this rank made instead; valid only if `is_over`.

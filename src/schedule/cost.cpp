@@ -20,7 +20,8 @@ namespace {
 /// kPiecesOfAllRanks divided by the number of ranks, but at least one.
 constexpr std::size_t kMostPieces = 4;
 constexpr std::size_t kPiecesOfAllRanks = 64;
-/// Number of pieces of a sample that uses only the window: one per slot of a one-shot schedule.
+/// Number of pieces in a Sample of an algorithm that moves all data through the window: one piece
+/// per slot of a one-shot schedule.
 constexpr std::size_t kWindowPieces = kOneShotSlots;
 
 /// Factor by which copies take longer if data flow through the window from or to a root, because

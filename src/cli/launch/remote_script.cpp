@@ -163,7 +163,7 @@ std::string missing_text(std::string_view word, const RankPlan& rank) {
 
 constexpr std::string_view kBegin = " begin";
 constexpr std::string_view kExit = " exit ";
-/// Maximum length of a message after the token, in bytes.
+/// Maximum length, in bytes, of a message's text after the token, the random word that begins it.
 constexpr std::size_t kLongestWord = 16;
 constexpr std::size_t kMostDropped = std::size_t{64} << 10;
 

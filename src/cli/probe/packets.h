@@ -1,6 +1,7 @@
-// Single UDP packets between probes: tests of the sizes that arrive, and discovery messages
-// ("calls") through cables. Calls find the host at the other end of each cable before any cable has
-// an address.
+// Single UDP packets between probes. Test packets show which packet sizes arrive. Discovery
+// messages
+// ("calls") find the host at the other end of each cable. They need only link-local addresses, so
+// they work before the cable is configured.
 #pragma once
 
 #include <atomic>
