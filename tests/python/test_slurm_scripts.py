@@ -9,7 +9,10 @@ from slurm_node import Slurm, made_for_a_module, run
 
 SCRIPTS = ROOT / "examples/slurm"
 
+# Each rank prints its line by one system call, so that the lines of two ranks do not mix.
 TORCH = """
+import os
+
 import torch
 import torch.distributed as dist
 
@@ -18,16 +21,18 @@ import mccl
 dist.init_process_group("mccl")
 x = torch.ones(3) * (dist.get_rank() + 1)
 dist.all_reduce(x)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {x[0].item()}", flush=True)
+os.write(1, f"rank {dist.get_rank()} of {dist.get_world_size()}: {x[0].item()}\\n".encode())
 dist.destroy_process_group()
 """
 
 MLX = """
+import os
+
 import mlx.core as mx
 
 world = mx.distributed.init()
 x = mx.distributed.all_sum(mx.ones(3) * (world.rank() + 1), group=world)
-print(f"rank {world.rank()} of {world.size()}: {x[0].item()}", flush=True)
+os.write(1, f"rank {world.rank()} of {world.size()}: {x[0].item()}\\n".encode())
 """
 
 
