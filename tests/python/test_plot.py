@@ -76,7 +76,7 @@ def test_results_of_one_name_are_distinguished(tmp_path: Path):
 def test_impossible_pictures_are_refused(tmp_path: Path):
     assert ".svg, .png or .pdf" in bench("--plot", tmp_path / "a.bmp", status=2)
     assert "barrier has no sizes" in bench("barrier", "--plot", tmp_path / "a.svg", status=2)
-    assert "add --json" in bench("--plot", tmp_path / "a.svg", status=2)
+    assert "also give --json" in bench("--plot", tmp_path / "a.svg", status=2)
     assert "only --plot reads" in bench(tmp_path / "a.json", status=2)
     assert "No such file" in bench("--plot", tmp_path / "a.svg", tmp_path / "b.json", status=2)
     (tmp_path / "b.json").write_text("{}")
