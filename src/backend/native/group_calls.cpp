@@ -96,12 +96,14 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
                    "are exact; set MCCL_BACKEND=native to compress these sums");
   }
   device::SerialQueue& queue = *path_->queue();
-  const auto enqueue = [&](void* stream) {
-    way.enqueue(request, stream);
+  const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
+  // Called without the queue's lock, because it may wait for the progress lock.
+  const auto record = [&] {
     engine_->record_enqueued(*state_, request, way.algorithm(), options.site);
   };
   if (options.caller_waits || queue.accelerator().is_capturing(options.stream)) {
     queue.run_on(options.stream, options.stream_may_go, enqueue);
+    record();
     return {};
   }
   // The DirectCall must exist before the kernel starts: once the kernel uses the caller's memory,
@@ -110,6 +112,7 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
       path_, request.call.collective, rank(),
       engine::deadline_after(Clock::now(), timeout_of(options)));
   call->wait_for(queue.run_beside(options.stream, enqueue));
+  record();
   ordered_calls().look_after(call);
   return Work(call);
 }
