@@ -29,8 +29,8 @@ bool may_go(const c10::Stream& stream);
 void finish_current_stream(c10::Device device);
 bool current_stream_is_done(c10::Device device);
 
-/// For each device, one stream that waits for the group's collectives in their order. Work that
-/// must run after a collective waits for this stream. MCCL owns the streams.
+/// Holds one stream of MCCL per device. The stream waits for the group's collectives in their
+/// order. Work that must run after a collective waits for this stream.
 class EndStreams {
  public:
   ~EndStreams();

@@ -78,8 +78,8 @@ struct MCCL_API Config {
   bool accelerate = false;  ///< Sum f32 with macOS's Accelerate
   /// Copy data to the host even if a Mac's GPU shares its memory with the host
   bool force_staging = false;
-  /// For tests only: how calls run if ranks share a GPU. no: through host memory; nvlink, pcie: by
-  /// GPU kernels, as if that connection joined two GPUs
+  /// Tests set how calls run if ranks share a GPU. no: through host memory; nvlink, pcie: by GPU
+  /// kernels, as if that connection joined two GPUs
   std::string test_only_shared_gpu = "no";
   std::string compression = "none";  ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;          ///< Share of the elements that topk sends: (0, 1]

@@ -28,8 +28,8 @@ void release_unused(Clock::duration time);
 /// True if this process probably sees devices of this kind. Decides without loading a driver.
 bool sees_any(DeviceKind kind);
 
-/// For tests: replaces the function that opens the devices of a kind. Null restores the original
-/// function. Also drops the depots and pools of these devices.
+/// Replaces the function that opens the devices of a kind, and drops the depots and pools of these
+/// devices. Null restores the original function. Only tests call this.
 void replace_maker(DeviceKind kind, Maker maker);
 
 }  // namespace mccl::device

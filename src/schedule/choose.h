@@ -97,7 +97,7 @@ class Estimator {
 
 /// Returns the algorithm and chunk with the lowest predicted time, of all algorithms that can
 /// perform the problem. Takes nodes, window, ring and tree from the facts, not from the problem.
-/// For an all_to_all that is not `even`, only the size of the group and `facts.forced` decide,
+/// Only the size of the group and `facts.forced` decide for an all_to_all that is not `even`,
 /// because the ranks do not know each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 

@@ -54,7 +54,7 @@ class RunningHost {
 
   virtual bool has_mccl() const = 0;
   /// Starts `mccl` on the host with the arguments `words`, which begin with the name of a command.
-  /// That command must end when its standard input closes.
+  /// The command must end when its standard input closes.
   virtual ChildProcess start_mccl(const std::vector<std::string>& words) = 0;
   /// Returns a function that makes the guardian forget a process. The caller must call it with the
   /// id of each process that this object started, once that process has been reaped.

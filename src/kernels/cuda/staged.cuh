@@ -39,8 +39,8 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
-/// For each other rank, moves this thread's lines between the offsets `begin` and `end` of that
-/// rank's data. size_of(peer) is the size of the data in bytes. If a thread has at most one line of
+/// Moves this thread's lines between the offsets `begin` and `end` of the data of each other rank.
+/// size_of(peer) is the size of the data in bytes. If a thread has at most one line of
 /// each rank, the lines of all ranks are in flight together.
 template <typename Size, typename Load, typename Store>
 __device__ __forceinline__ void move_of_others(const Fabric& fabric, std::size_t begin,
