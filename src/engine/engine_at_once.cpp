@@ -217,8 +217,7 @@ bool Engine::look_beside_safely(Clock::time_point now) {
     fail_all(error);
     safe = false;
   }
-  if ((was_idle && !groups_.idle()) || completions_.callbacks_wait() ||
-      reports_.next_answer() < due_)
+  if ((was_idle && !groups_.idle()) || completions_.callbacks_wait() || sleeps_too_long())
     driver_.wake();
   return safe;
 }
