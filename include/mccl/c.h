@@ -170,7 +170,7 @@ typedef struct mccl_context_options {
   const mccl_config* config; /* NULL: the result of mccl_config_from_environment() */
 } mccl_context_options;
 
-/* Flag of mccl_call_options.flags: the caller promises to wait for the work at once, and the call
+/* Flag of mccl_call_options.flags: the caller promises to wait for the work immediately. The call
  * then runs on the caller's thread. A call whose `work` argument is NULL implies this flag. */
 #define MCCL_CALLER_WAITS 1u
 

@@ -44,7 +44,8 @@ struct MCCL_API Config {
   /// that both ranks of a pair have.
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< Type of the queue pairs: auto, rc, uc
-  /// Use only those devices of the table in `rdma_device` that join each rank to the next rank
+  /// If true, only those devices of the table in `rdma_device` are used that join a rank to the
+  /// next rank
   bool rdma_ring = false;
   /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
@@ -68,22 +69,22 @@ struct MCCL_API Config {
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
   /// An all_reduce of fewer bytes than this uses the algorithm `direct`
   std::size_t small_msg_threshold = 65536;
-  bool transport_crc = false;  ///< Check every message with a CRC-32C
+  bool transport_crc = false;  ///< If true, every message is checked with a CRC-32C
   /// If true, GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN
   bool fast_math = true;
   /// Arrays with fewer 16-bit floats than this are reduced on the CPU
   std::size_t gpu_threshold = 4096;
   std::string reduce_on =
       "auto";               ///< Processor of a Mac that reduces 16-bit floats: auto, cpu, gpu
-  bool accelerate = false;  ///< Sum f32 with macOS's Accelerate
-  /// Copy data to the host even if a Mac's GPU shares its memory with the host
+  bool accelerate = false;  ///< If true, macOS's Accelerate sums f32
+  /// If true, data are copied to the host even if a Mac's GPU shares its memory with the host
   bool force_staging = false;
-  /// Tests set how calls run if ranks share a GPU. no: through host memory; nvlink, pcie: by GPU
-  /// kernels, as if that connection joined two GPUs
+  /// For tests: how calls run if ranks share a GPU. no: through host memory; nvlink, pcie: by GPU
+  /// kernels, as if NVLink or PCIe joined two GPUs
   std::string test_only_shared_gpu = "no";
   std::string compression = "none";  ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;          ///< Share of the elements that topk sends: (0, 1]
-  /// Minimum bytes of a call for which the group's codec is used
+  /// Minimum size, in bytes, of the calls for which the group's codec is used
   std::size_t compression_min_bytes = 65536;
   std::string shader_path;         ///< File of Metal shaders; empty: the shaders of the package
   std::string algorithm = "auto";  ///< Algorithm to use wherever it applies, or auto
@@ -95,8 +96,8 @@ struct MCCL_API Config {
   /// Congestion control of TCP links: auto, system, or a name known to the system
   std::string congestion_control = "auto";
   double timeout = 1800;  ///< Default timeout of a call, in seconds
-  /// Seconds to wait for the other ranks at start-up. After a group is destroyed, also the seconds
-  /// to wait for a rank that does not accept the data that are still to be sent to it
+  /// Seconds to wait for the other ranks at start-up. Also the seconds after which a destroyed
+  /// group drops its unsent data if the receiving rank accepts none of it
   double connect_timeout = 60;
   double liveness_interval = 10;  ///< Seconds without data from a rank until it counts as dead
   /// Seconds without progress after which a warning names the ranks that a call waits for; 0: no
@@ -112,7 +113,7 @@ struct MCCL_API Config {
   /// IP address at which metrics_port listens
   std::string metrics_addr = "127.0.0.1";
   int spin_us = 200;               ///< Microseconds for which a caller polls before it sleeps
-  bool calibrate = true;           ///< Measure links and memory when a job starts
+  bool calibrate = true;           ///< If true, links and memory are measured when a job starts
   double link_latency_us = 0;      ///< Microseconds of latency between machines; 0: measured
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
   std::string job_key;             ///< Secret that every rank of the job shares

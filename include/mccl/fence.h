@@ -12,8 +12,8 @@ class MCCL_API Fence {
  public:
   virtual ~Fence() = default;
 
-  /// Returns true once the device has passed the point, and in every later poll. Throws Error if
-  /// the device will never pass it.
+  /// Returns true if the device has passed the point; every later poll then returns true, too.
+  /// Throws Error if the device will never pass it.
   virtual bool passed() = 0;
 };
 
