@@ -280,8 +280,8 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   const ArrayExchange exchange_;
 };
 
-/// True if exchanges of this kind can run on the GPU. Kinds that have a root run on the CPU; two of
-/// them, reduce and gather, clear memory on the host.
+/// True if exchanges of this kind can run on the GPU. Kinds that have a root run on the CPU; for
+/// reduce and gather this is necessary, because they clear the other ranks' output on the host.
 bool runs_on_gpu(ExchangeKind kind) {
   return kind == ExchangeKind::all_sum || kind == ExchangeKind::all_mean ||
          kind == ExchangeKind::all_gather || kind == ExchangeKind::sum_scatter ||

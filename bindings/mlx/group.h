@@ -53,8 +53,8 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   void all_min(const mx::array& input, mx::array& output, mx::Stream stream) override;
   void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
 
-  /// Runs a collective on the stream's thread when its turn comes. MLX rethrows the call's
-  /// exception where MLX waits for the stream.
+  /// Runs a collective on the stream's thread when its turn comes (see turns.h). MLX rethrows the
+  /// call's exception where MLX waits for the stream.
   void run_on(mx::Stream stream, Call call);
   /// Runs a collective that reads `input` and writes `output`. On a CPU stream, works like the
   /// function above. On a GPU stream, blocks until the turn of the call comes, enqueues it, and
@@ -75,9 +75,11 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   const bool on_gpu_;
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
   const std::shared_ptr<TurnQueue> collectives_ = std::make_shared<TurnQueue>();
-  /// Turns of the sends to each rank, indexed by that rank.
+  /// For each rank, the queue that orders the sends to that rank.
   std::vector<std::shared_ptr<TurnQueue>> sends_;
-  std::mutex order_;  ///< Held while an operation takes its turn and is enqueued.
+  /// Held while an operation takes its turn and is enqueued, so that no other operation comes
+  /// between (see TurnQueue).
+  std::mutex order_;
 };
 
 /// A group of one process. MLX skips all communication in such a group, and the group cannot be

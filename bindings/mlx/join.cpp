@@ -58,7 +58,7 @@ void leave_all() {
 }
 
 void before_fork() {
-  // Another thread that forks may hold the registry's lock and need the GIL.
+  // Release the GIL: another thread that forks may hold the registry's lock and wait for the GIL.
   const nb::gil_scoped_release without_gil;
   registry().before_fork();
 }

@@ -206,7 +206,7 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   Array view;
   view.object = nb::borrow(x);
   view.dtype = *dtype;
-  // `writable` is false for memory that is shared read-only, so that memory is never written.
+  // Memory that is shared read-only is never written, because `writable` is false for it.
   view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
   view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
   strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};

@@ -35,7 +35,7 @@ ArrayGroup::~ArrayGroup() {
     static_cast<void>(new auto(std::move(group_)));
     return;
   }
-  const nb::gil_scoped_release without_gil;  // reset() may join a thread of the engine
+  const nb::gil_scoped_release without_gil;  // reset() may block until a thread has ended
   group_.reset();
 }
 

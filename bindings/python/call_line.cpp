@@ -77,8 +77,8 @@ bool is_library(const Code& code) {
   const std::string_view file = file_of(code.get());
   const bool result =
       is_in_package(file, "mccl") || is_in_package(file, "torch") || file.starts_with("<frozen");
-  // Code of the program is not stored: if a program compiled new code again and again, the set
-  // would grow without limit.
+  // Only code of libraries is stored. With the program's code, the set would grow without limit if
+  // the program compiled new code again and again.
   if (!result) return false;
   known().is_library.insert(code.get());
   Py_INCREF(code.get());
@@ -99,7 +99,7 @@ std::string file_name_of(const PyCodeObject* code) {
 const CallSite* find_site(const Position& at, PyFrameObject* frame) {
   const CallSite* const site =
       call_site(file_name_of(at.code) + ":" + std::to_string(PyFrame_GetLineNumber(frame)));
-  // If a program compiled new code again and again, the map would otherwise grow without limit.
+  // The size is limited because a program may compile new code again and again.
   if (known().sites.size() < kMostCallSites) {
     known().sites.emplace(at, site);
     Py_INCREF(at.code);

@@ -1,6 +1,6 @@
 // Defines the module mccl._core, the parts of the library that the Python package needs even
-// without torch or MLX. This file has the Metrics object that counts the calls of all groups of the
-// process.
+// without torch or MLX. This file owns the Metrics object that counts the calls of all groups of
+// the process.
 #include "python/errors.h"
 // The include above must stay first: it makes the error types visible to other libraries (see
 // errors.h).

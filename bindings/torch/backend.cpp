@@ -34,7 +34,8 @@ ProcessGroupMCCL::~ProcessGroupMCCL() {
   try {
     shutdown();
   } catch (const std::exception& error) {
-    // shutdown() throws if a signal handler raises an exception, for example after Control-C.
+    // shutdown() throws if a signal handler raises an exception, for example after Control-C. The
+    // destructor only warns, because it must not throw.
     TORCH_WARN("mccl: group \"", name_, "\": ", error.what());
   }
 }

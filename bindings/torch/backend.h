@@ -43,8 +43,8 @@ inline std::optional<mccl::Compression> topk_of(std::optional<double> ratio) {
   return mccl::Compression{mccl::Codec::topk, *ratio};
 }
 
-/// Addresses of the functions with which a torch.cuda.MemPool allocates and frees memory of the
-/// engine's allocator, which other ranks' GPUs can reach.
+/// Addresses of the two functions, as integers, with which a torch.cuda.MemPool allocates and frees
+/// memory. The memory comes from the engine's allocator, so other ranks' GPUs can access it.
 std::pair<std::uint64_t, std::uint64_t> memory_functions();
 
 class ProcessGroupMCCL final : public c10d::Backend {
@@ -242,8 +242,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     options.stream = handle_of(*stream);
     options.stream_may_go = may_go(*stream);
   }
-  // True if the host may have nothing left to do when the call returns, and neither a hook nor a
-  // profiler observes the call. A StreamWork then suffices.
+  // True if neither a hook nor a profiler observes the call, and the host may have nothing left to
+  // do once `submit` returns. In that case, a StreamWork suffices.
   const bool may_be_over = stream && options.caller_waits && !staging.has_copies() &&
                            !ledger_->watched && !is_recorded();
   const auto started = std::chrono::steady_clock::now();

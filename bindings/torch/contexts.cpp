@@ -154,7 +154,7 @@ std::shared_ptr<mccl::Context> meet_elsewhere(const GroupRequest& request) {
     options.metrics = request.metrics;
     options.wiring = job->joined().wiring;
     context = mccl::Context::create(options);
-  } else {  // a single rank, or MPI, which needs no store
+  } else {  // a job of one rank, or one that uses MPI, needs no store
     context = mccl::Context::from_environment(settings_of(request), request.metrics);
   }
   remember(context, true);

@@ -49,7 +49,7 @@ PYBIND11_MODULE(_torch, module) {
   module.doc() = "The torch.distributed backend of libmccl.";
   mccl_torch::find_main_thread();
   mccl_torch::register_mps_operators();
-  // Importing this module binds the base classes.
+  // The imported module binds the base classes of the classes below.
   py::module_::import("torch.distributed.distributed_c10d");
 
   py::class_<ProcessGroupMCCL, c10d::Backend, c10::intrusive_ptr<ProcessGroupMCCL>> backend(

@@ -99,7 +99,8 @@ std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
                        tensor.options().device(at::kCPU));
 }
 
-/// Operator that gets no MPS kernel, because Python offers it only for gloo on CPU tensors.
+/// Operator for which no MPS kernel is registered, because Python offers it only for gloo on CPU
+/// tensors.
 constexpr const char* kOfTheCpuAlone = "c10d::monitored_barrier_";
 
 /// Returns a process group whose CPU backend is the MPS backend of `group`.
@@ -114,8 +115,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> seen_from_the_cpu(
   return seen;
 }
 
-/// Redispatches to torch's CPU kernel, which only forwards to the group's backend. In no version of
-/// torch do the CPU kernels read the tensors, so they also work for MPS.
+/// Calls torch's CPU kernel of the operator, which only forwards to the group's backend. The
+/// kernels do not read the tensors, in any version of torch, so they also work for MPS tensors.
 void as_on_the_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                    torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();

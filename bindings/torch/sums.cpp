@@ -227,8 +227,9 @@ void ProcessGroupMCCL::all_reduce_now(const at::Tensor& tensor, const c10d::Redu
   try {
     const mccl::Work work = group->all_reduce(data, data, op, options);
     raise_if_failed(*group, work);
-    // If the call is done, it is over or enqueued in the caller's stream, where torch reuses the
-    // tensor's memory only for later work. The tensor then need not be kept.
+    // A Work is done if the call has ended, or if it is enqueued in the caller's stream, where
+    // torch reuses the tensor's memory only for later work. In both cases the tensor need not be
+    // kept.
     if (work.done()) return;
     // The call goes through the host. Keep the tensor until the call is over. Free the tensor on a
     // callback thread, because freeing it may block on a lock of torch.

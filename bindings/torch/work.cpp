@@ -226,7 +226,7 @@ void WorkMCCL::end_in(std::unique_ptr<StreamEnd> end, const std::vector<const Wo
     if (future_ && !future_->completed()) future = future_;
   }
   if (!future) return;
-  // The future was requested inside a batch, before the call had an end.
+  // getFuture() was called inside the batch, before the call had a StreamEnd.
   const c10::StreamGuard guard(end_->stream());
   settle_and_report(*future, outputs_, nullptr);
 }
@@ -328,8 +328,8 @@ void WorkMCCL::throw_exception() const {
   std::rethrow_exception(exception_);
 }
 
-/// Makes the caller's stream wait. If there is a time limit, the host also waits, because only the
-/// host can time out.
+/// Makes the caller's stream wait for the call. If there is a time limit, the host also waits,
+/// because only the host can time out.
 bool WorkMCCL::wait_on_device(std::chrono::milliseconds timeout) {
   if (timeout.count() > 0) wait_on_host(timeout);
   if (phase_.load() == Phase::finished && exception_) throw_exception();
