@@ -46,7 +46,8 @@ class Beginning {
 
   void run() {
     lay_out();
-    // True if all ranks know that the call moves no data. Of such calls, only a barrier needs MPI.
+    // True if all ranks know that the call moves no data. Among such calls, only a barrier needs
+    // MPI.
     const bool is_empty = call_.count == 0 && !has_own_counts() && is_collective(call_);
     if (is_empty && call_.collective != Collective::barrier) return;
     switch (call_.collective) {

@@ -287,7 +287,8 @@ bool MpiCarrier::holds_caller(Clock::time_point now) {
     try {
       return !look(flight, kLooks) && flight.holds_caller();
     } catch (const Error&) {
-      return flight.holds_caller();  // the other requests of the flight may still run
+      // One request has failed, but other requests of the flight may still run.
+      return flight.holds_caller();
     }
   };
   bool held = false;

@@ -77,7 +77,7 @@ class Flight {
     try {
       return place_->library->test(request, wants_arrival_ ? &arrival_ : nullptr);
     } catch (const Error&) {
-      ++ended_;  // the request has completed, and MPI no longer uses its memory
+      ++ended_;  // a request that fails has completed: MPI no longer uses its memory
       throw;
     }
   }

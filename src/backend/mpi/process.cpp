@@ -92,8 +92,8 @@ MpiProcess::MpiProcess() : library_(find_library(process_environment())), thread
 }
 
 void MpiProcess::start(const ContextOptions& options) {
-  // The job on the thread has its own copy of the settings, because the job may still run after the
-  // wait below has timed out.
+  // initialise() gets its own copy of the settings, because it may still run after the wait below
+  // has timed out.
   std::future<void> started = thread_.take([this, config = options.config] { initialise(config); });
   if (started.wait_for(milliseconds_of(options.config.connect_timeout)) !=
       std::future_status::ready) {
@@ -258,7 +258,7 @@ void MpiProcess::end() {
     }
     library_->Finalize();
   } catch (const std::exception&) {
-    return;  // the launcher reports a rank that exits without MPI_Finalize
+    return;  // no message: the launcher reports a rank that exits without MPI_Finalize
   }
 }
 

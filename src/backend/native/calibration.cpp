@@ -57,8 +57,8 @@ constexpr int kComputedTimes = 4;
 /// Size in bytes of the messages with which the rate of a link is measured. Sending one takes only
 /// some milliseconds even in a slow network.
 constexpr std::size_t kStream = std::size_t{256} << 10;
-/// Minimum transmission time of such a message, as a fraction of its total time. Applied because a
-/// small message may appear to take as long as this one if ranks share a core.
+/// The transmission time of such a message is its total time minus the time of a small message, but
+/// at least this fraction of the total time. If ranks share a core, both may take equally long.
 constexpr double kLeastTransmission = 0.25;
 
 /// A measured fact. If `unit` is not empty, the fact is logged, multiplied by `scale`.

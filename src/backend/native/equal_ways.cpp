@@ -31,8 +31,8 @@ double seconds_of(const PairFigures& figures) {
 }
 
 /// Returns the number of routes of each pair of ranks that has several routes. The first rank of a
-/// key is the higher one, which dials. `cards` holds one text per rank, with "peer count" for each
-/// such pair in which that rank dials. The result is the same on all ranks.
+/// pair is the higher one, which connects to the other. `cards` holds one text per rank: "peer
+/// count" for each pair of which that rank is the first. The result is the same on all ranks.
 std::map<Pair, int> counts_of(const std::vector<std::string>& cards) {
   std::map<Pair, int> counts;
   for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
@@ -59,8 +59,8 @@ std::string text_of(const std::string& way, const PairFigures& figures) {
                      figures.bytes_per_s * 8e-9);
 }
 
-/// Measures the routes of one pair. The rank that dials measures the times; the other rank only
-/// answers its messages.
+/// Measures the routes of one pair. The first rank measures the times; the second rank only answers
+/// the messages of the first.
 void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
   const bool dials = pair.first == engine->rank();
   const std::vector<std::string> ways =

@@ -138,8 +138,7 @@ class NativeGroup final : public Group {
 
   // Defined in group_calls.cpp:
   Arguments arguments() const { return {rank(), size()}; }
-  /// `on_device` is the request to use if a device path runs the call; null if that is `request` as
-  /// well.
+  /// If `on_device` is not null, a device path that runs the call uses it in place of `request`.
   Work begin(const Request& request, const CallOptions& options,
              const Request* on_device = nullptr);
   Work begin_sum(const Request& request, const CallOptions& options);

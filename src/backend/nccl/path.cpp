@@ -164,7 +164,7 @@ std::shared_ptr<direct::Path> NcclPath::split(Group* child, int color, int key) 
     settle(begun == kSuccess ? kInProgress : begun, "ncclCommSplit");
     if (path) path->begin_as_part(device_);
   } catch (const Error&) {
-    // NCCL may still write to the `comm_` of the child group's path.
+    // Never destroy the child's path, because NCCL may still write to its `comm_`.
     keep_for_ever(path);
     throw;
   }

@@ -28,8 +28,8 @@ class Stage final : public engine::Conveyor {
   /// that memory once the caller's stream has reached this call or its fence has passed. `early`:
   /// true if the call may start before all of its input has arrived. Throws InvalidArgument.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
-  /// If the device has not finished, the memory and the HostBounce that it uses are never freed or
-  /// reused.
+  /// If the device has not finished, it may still use the pinned memory and the HostBounce, which
+  /// are then never freed or reused.
   ~Stage() override;
 
   /// True if the call on host memory may start: its input has arrived or, if the input is cut into
@@ -63,7 +63,7 @@ class Stage final : public engine::Conveyor {
   std::shared_ptr<device::Depot> depot_;
   device::Block input_;
   device::Block output_;
-  std::size_t piece_ = 0;  ///< Bytes copied at a time.
+  std::size_t piece_ = 0;  ///< Length in bytes of the pieces that the device copies.
   bool by_pieces_ = false;
   std::unique_ptr<device::HostBounce> bounce_;
   device::HostBounce::Trip trip_{};
