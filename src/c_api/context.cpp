@@ -29,7 +29,7 @@ mccl::Config settings_of(const char* call, const mccl_config* config) {
   return checked(call, "config", config).value;
 }
 
-/// The default time limit of the context's groups.
+/// Time limit of the calls of groups for which the program sets no limit.
 std::chrono::milliseconds timeout_of(const mccl::Context& context) {
   return mccl::milliseconds_of(context.config().timeout);
 }
