@@ -158,11 +158,12 @@ Args:
 Returns:
     `out`. With wait=False, a Work.)";
 
-constexpr const char* kSplit = R"(Divides the group into one new group per color. A collective.
+constexpr const char* kSplit =
+    R"(Divides the group into one new group per color. All ranks must call it.
 
 Args:
     color: At least 0; negative for a rank that joins no group.
-    key: Ranks are ordered by it in the new group, and by their old rank if keys are equal.
+    key: The new group orders its ranks by key, and ranks with equal keys by their old rank.
 
 Returns:
     The new group, or None for a negative color.)";
@@ -170,7 +171,7 @@ Returns:
 constexpr const char* kShrink =
     R"(Makes a group of the surviving ranks after other ranks have died.
 
-A collective of the surviving ranks: blocks until they agree on the ranks of the new group. The new
+All surviving ranks must call it; it blocks until they agree on the ranks of the new group. The new
 group keeps the order of the old ranks. This group does not change.
 
 Args:

@@ -27,8 +27,9 @@ void run_interruptibly(Action&& action, Result& result) {
     {
       const nanobind::gil_scoped_release without_gil;
       if (answer.wait_for(kSignalInterval) == std::future_status::ready) {
-        // OpenSSL takes a lock when a thread ends. If the program forked at that moment, the lock
-        // would stay locked in the child, which could then not end.
+        // Wait until the thread has ended, because OpenSSL takes a lock when a thread ends. If the
+        // program forked at that moment, the lock would stay locked in the child, which could then
+        // not end.
         thread.join();
         break;
       }

@@ -29,8 +29,8 @@ class TorchStore final : public mccl::Store {
             [&] { store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
   }
 
-  /// Polls the store instead of waiting in torch, which logs a warning on every rank if a wait
-  /// fails. While ranks connect, they query the store many times a second.
+  /// Polls the store instead of waiting in torch, because torch logs a warning whenever a wait
+  /// fails, and ranks that connect query the store many times a second.
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     const Clock::time_point deadline = Clock::now() + timeout;
     std::string text;
@@ -108,7 +108,7 @@ void remember(const std::shared_ptr<mccl::Context>& context, bool is_default) {
   registry().made.clear();
 }
 
-/// Returns a unique name, because torch reuses names. All members of a group get the same name,
+/// Adds a number to `name`, because torch reuses names. All members of a group get the same number,
 /// because each has made the same number of groups of that name.
 std::string unused_name(const std::string& name) {
   const std::lock_guard lock(registry().mutex);

@@ -44,7 +44,7 @@ void require_topk(const mccl::Compression& compression);
 /// errors.
 BackendParts join(const GroupRequest& request);
 
-/// True if a process group of this backend exists, so that its settings are fixed.
+/// True if a process group of this backend exists. The settings can then no longer change.
 bool has_contexts();
 
 /// Shuts down every context of this process and notifies the peers.
