@@ -30,8 +30,8 @@ namespace {
 using native::GroupSetup;
 using native::NativeGroup;
 
-/// A context whose groups use the engine or, if it is installed, CUDA, NCCL or MPI. A group may
-/// outlive its context; all later calls of such a group fail.
+/// A context whose groups use the engine or, if installed, CUDA, NCCL or MPI. A group may outlive
+/// its context; all later calls of such a group fail.
 class JobContext final : public Context {
  public:
   /// Connects all ranks. `config` is the configuration that config() returns.
@@ -40,7 +40,7 @@ class JobContext final : public Context {
         compression_(compression_named(options.config.compression, options.config.topk_ratio)),
         setup_(std::make_shared<GroupSetup>(
             GroupSetup{nullptr, native::units_of(options.config), options.config.force_staging})),
-        // Detects GPUs without loading a driver, because jobs that never use a GPU need none.
+        // sees_any() loads no driver, because jobs that never use a GPU need none.
         engine_(engine::Engine::create(
             {.rank = options.rank,
              .size = options.size,

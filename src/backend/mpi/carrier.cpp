@@ -176,8 +176,8 @@ bool MpiCarrier::advance_bulk() {
   return true;
 }
 
-/// Makes the blocking call on a thread. That thread does not hold the engine's lock while MPI
-/// blocks, so that the engine can make progress.
+/// Makes the blocking call on the thread of `worker_`. That thread does not hold the engine's lock
+/// while MPI blocks, so that the engine can make progress.
 void MpiCarrier::make_bulk() {
   if (!worker_) worker_ = std::make_unique<Worker>("mccl-mpi-bulk");
   bulk_->is_made = true;

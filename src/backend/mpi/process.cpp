@@ -32,7 +32,7 @@ constexpr int kStatusOfAbort = 1;
 struct Registry {
   std::mutex mutex;
   MpiProcess* process = nullptr;
-  std::string failure;  ///< Error of a failed attempt to initialise MPI, which is not repeated.
+  std::string failure;  ///< Error of the attempt to initialise MPI, which is made only once.
 };
 
 Registry& registry() {

@@ -16,8 +16,8 @@
 
 namespace mccl::mpi {
 
-/// The destructor does not wait for the thread, which may be blocked in MPI. The thread ends after
-/// its current job and drops all queued jobs.
+/// One thread that runs jobs. The destructor does not wait for the thread, which may be blocked in
+/// MPI. The thread ends after its current job and drops all queued jobs.
 class Worker {
  public:
   explicit Worker(const std::string& name) {
