@@ -197,8 +197,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
 
 namespace {
 
-/// Converts torch's tag, which must not be negative. The upper half of the engine's tags is
-/// reserved for internal calls.
+/// Converts torch's tag. Refuses a negative tag, because the engine would see it as one of the
+/// upper half of its tags, which are reserved for internal calls.
 std::uint32_t checked_tag(const char* call, int tag) {
   if (tag < 0) invalid_argument(call, c10::str("Tag must be nonnegative (got ", tag, ")"));
   return static_cast<std::uint32_t>(tag);

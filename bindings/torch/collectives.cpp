@@ -219,9 +219,9 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::scatter(Tensors& outputs, TensorList
                });
 }
 
-// Runs all_to_allv, because one rank may leave its splits empty while another passes equal ones.
-// The GPU kernels support equal parts only, so on GPUs the lists must be empty on all ranks or on
-// none.
+// Always runs all_to_allv, because one rank may pass equal splits while another leaves its splits
+// empty. The GPU kernels support equal parts only, so on GPUs the splits must be empty on all ranks
+// or on none.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                           Splits& output_splits,
                                                           Splits& input_splits,
