@@ -49,8 +49,8 @@ unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
 /// Description of one of a rank's windows, which the rank sends to all other ranks.
 struct PoolWindowOffer {
   IpcHandle memory;
-  /// 1, or 0 if the window has been freed. Freed windows stay in the list, because the position of
-  /// a window in it is the window's number.
+  /// 1, or 0 if the window has been freed. Freed windows stay in the list of offers, because a
+  /// window's position in the list determines its number.
   std::uint8_t is_there;
 };
 

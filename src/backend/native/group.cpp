@@ -199,7 +199,7 @@ Work NativeGroup::end_batch() {
   }
   run_at_once(operations, ended);
   if (!operations.empty()) engine_->submit(operations);
-  // Callbacks may make calls, which must not overtake the calls of the batch.
+  // Callbacks run last: they may make calls, which must not overtake the calls of the batch.
   engine_->end_at_once(ended);
   return all;
 }
