@@ -29,7 +29,7 @@ struct Table {
   Table() { hold_while_forking<mutex_of_call_sites>(); }
 
   std::uint16_t kept = 0;  // guarded by mutex_of_call_sites()
-  /// Indexed by number. A place is written once, and never freed.
+  /// Indexed by CallSite::number. An entry is written once, and its place is never freed.
   std::array<std::atomic<const KeptSite*>, kMostCallSites + 1> sites{};
 };
 

@@ -9,7 +9,8 @@
 
 namespace mccl {
 
-/// Text of the place with this number; empty if there is none. Thread-safe, takes no lock.
+/// Text of the place whose CallSite::number is `number`; empty if there is none. Thread-safe; takes
+/// no lock.
 std::string_view text_of_call_site(std::uint16_t number) noexcept;
 
 }  // namespace mccl

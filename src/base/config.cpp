@@ -267,7 +267,8 @@ std::size_t chunk_bytes_of(const Config& config) {
   // A C++ program may assign chunk_bytes directly, which does not set chunk_bytes_given. Any value
   // other than the default therefore also counts as given.
   const bool given = config.chunk_bytes_given.yes || config.chunk_bytes != Config{}.chunk_bytes;
-  // On a faster cable, messages must be larger to make the fixed cost per message negligible.
+  // On a cable as fast as Thunderbolt, messages must be larger to make the fixed cost per message
+  // negligible.
   const bool is_fast = config.link_profile == "thunderbolt";
   return is_fast && !given ? std::size_t{8} << 20 : config.chunk_bytes;
 }

@@ -31,8 +31,8 @@ struct FlightEntry {
   /// Number of the collective in its group, or of the message between its two ranks; below 2^48.
   std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;
-  /// Times in nanoseconds of the steady clock, or in cycles (see cycle_count()) if `in_cycles` is
-  /// true; 0 if unknown.
+  /// The three times below are in nanoseconds of the steady clock, or in cycles (see cycle_count())
+  /// if `in_cycles` is true; 0 if unknown.
   bool in_cycles = false;
   std::int64_t submitted = 0;
   std::int64_t started = 0;
@@ -117,14 +117,15 @@ class FlightRecorder {
   /// written.
   std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
 
-  /// Returns the record as JSON. `reason` states why the record is written, such as "asked".
+  /// Returns the record as JSON. `reason` states why the record is written: "asked", for example,
+  /// if a user requested it.
   std::string to_json(std::string_view reason) const;
 
  private:
   using Words = std::array<std::uint64_t, 7>;
 
-  /// Packs the fields with shifts. The fields then stay in registers, which is twice as fast as
-  /// storing them one by one and copying the words.
+  /// Packs the fields into words with shifts. The fields then stay in registers, which is twice as
+  /// fast as storing each field in memory and copying the words from there.
   static Words pack(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
     return {at(entry.sequence, 0) | at(entry.site, kSiteBit),

@@ -23,9 +23,9 @@ class Histogram {
     count_ += times;
   }
 
-  /// Returns the quantile `share` (0 to 1): the smallest duration such that at least this fraction
-  /// of all durations are not longer. Returns 0 if there are no durations. Accurate to 2.3 % from
-  /// 10 ns to 10,000 s.
+  /// Returns the quantile `share` (0 to 1): the smallest duration d such that at least the fraction
+  /// `share` of all durations is d or shorter. Returns 0 if there are no durations. Accurate to 2.3
+  /// % from 10 ns to 10,000 s.
   double quantile(double share) const {
     if (count_ == 0) return 0;
     const double wanted = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(count_));
@@ -43,7 +43,7 @@ class Histogram {
  private:
   static constexpr double kSmallest = 1e-8;
   static constexpr int kBinsPerDoubling = 16;
-  static constexpr std::size_t kBins = 640;  // 40 doublings: up to 1.1e4 s
+  static constexpr std::size_t kBins = 640;  // 40 doublings of 10 ns: 1.1e4 s
 
   static std::size_t bin_of(double seconds) {
     if (seconds <= kSmallest) return 0;

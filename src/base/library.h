@@ -27,7 +27,7 @@ class LoadError : public InvalidArgument {
 /// still run its code. Cheap to copy.
 class SharedLibrary {
  public:
-  /// `global`: libraries that are loaded later find the symbols of this library.
+  /// `global` makes the symbols of this library visible to libraries that are loaded later.
   enum class Symbols { local, global };
 
   /// Loads the first of `names` that the system has. Throws LoadError.

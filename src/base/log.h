@@ -70,7 +70,7 @@ class Log {
 
   LogLevel level_;
   bool is_json_ = false;
-  int rank_;  ///< Negative if the rank is unknown.
+  int rank_;  ///< Rank in the log lines; negative if it is unknown.
   std::string group_ = {};
   std::shared_ptr<spdlog::logger> logger_;  ///< Writes to standard error; unused with a file.
   std::shared_ptr<const LogFile> file_;     ///< Null if lines go to standard error.

@@ -31,8 +31,8 @@ std::string with_unit(std::uint64_t bytes) {
 
 }  // namespace
 
-/// The times in Counters are those of successful calls only: the time of a call that timed out does
-/// not measure the network.
+/// The times in Counters include successful calls only, because the time of a call that timed out
+/// does not measure the network.
 struct Metrics::State {
   struct Totals {
     std::uint64_t calls = 0;

@@ -24,7 +24,8 @@ std::string sorted_letters(std::string_view word) {
   return letters;
 }
 
-/// Kinds of typing errors at the same edit distance, the most likely first.
+/// Kinds of typing errors, the most likely first. Breaks ties between candidates at the same edit
+/// distance.
 enum class Slip { swapped, dropped_or_added, replaced };
 
 Slip slip_of(std::string_view name, std::string_view candidate) {

@@ -7,8 +7,8 @@
 namespace mccl {
 
 #ifdef SO_NOSIGPIPE
-// macOS has an option that is set once per socket. Its newest headers define MSG_NOSIGNAL as well,
-// but older versions of macOS ignore that flag.
+// macOS has the option SO_NOSIGPIPE, which is set once per socket. Its newest headers define
+// MSG_NOSIGNAL as well, but older versions of macOS ignore that flag.
 inline constexpr int kNoSignal = 0;
 inline void raise_no_signal(int socket) {
   const int on = 1;

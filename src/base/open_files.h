@@ -26,8 +26,8 @@ std::string open_files_advice(int error);
 /// True if the errno means that no more files can be opened.
 bool lacks_files(int error);
 
-/// Text of an error: "rank 1 has no file descriptors left: too many open files (this process may
-/// have 1024; ...)".
+/// Returns the text of an error message: "rank 1 has no file descriptors left: too many open files
+/// (this process may have 1024; ...)".
 std::string without_files(int rank, int error);
 
 /// Time for which a rank without a free descriptor waits for a descriptor to be closed, before it

@@ -78,8 +78,9 @@ struct LauncherFinding {
 /// the address of rank 0 is not needed, because MCCL_ROOT is set or MPI connects the ranks.
 using Ask = LauncherFinding (*)(const Environment& environment, bool has_root);
 
-/// Returns a port that depends only on the seed, so all ranks that know the seed, such as the name
-/// of the job, use the same port. It is below the range from which systems choose ports themselves.
+/// Returns a port that depends only on the seed, such as the name of the job. All ranks know the
+/// seed, so they use the same port. The port is below the range from which systems choose ports
+/// themselves.
 int derived_port(std::string_view seed) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;

@@ -110,8 +110,8 @@ class CombinedState final : public WorkState {
       try {
         part.wait(left);
       } catch (const std::exception&) {
-        // If the part has ended, its error is reported once all parts have ended. Otherwise the
-        // wait has timed out.
+        // If the part has ended, part_done() keeps its error, which is reported once all parts have
+        // ended. Otherwise the wait has timed out.
         if (!part.done()) return;
       }
     }
@@ -161,8 +161,8 @@ void Work::wait_in_slices(std::optional<std::chrono::milliseconds> timeout,
     try {
       return state_->wait(std::clamp(left, std::chrono::milliseconds(1), slice));
     } catch (const TimeoutError&) {
-      // Either the slice has elapsed, or the call itself has timed out. If the call has ended,
-      // wait() returns or throws the call's error.
+      // Either the slice has elapsed, or the call has failed with TimeoutError. If the call has
+      // ended, wait() returns or throws the call's error.
       if (done()) return state_->wait({});
     }
   }
