@@ -217,8 +217,8 @@ void Arena::give_back(RangePlace place) noexcept {
   free_.insert(after, place);
 }
 
-/// Takes the smallest free place that is large enough (the first, if several have that size), so
-/// that small ranges fill the gaps.
+/// Takes the smallest free place that is large enough, so that small ranges fill the gaps. Among
+/// places of the same size, takes the first.
 bool Arena::find_place(std::size_t bytes, RangePlace& place) {
   const auto better = [bytes](const RangePlace& one, const RangePlace& other) {
     if (one.bytes < bytes || other.bytes < bytes) return one.bytes >= bytes;

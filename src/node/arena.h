@@ -63,7 +63,7 @@ struct RangePlace {
   std::uint64_t bytes = 0;
 };
 
-/// The first page of every arena.
+/// Lies at the beginning of the first page of every arena.
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
   std::uint64_t magic = kMagic;
@@ -255,12 +255,13 @@ class Bell {
   int socket_;
 };
 
-/// Shared memory that a rank plans to use, in bytes: kGroupBytes for all groups, and
-/// kBytesPerNeighbour for the links to each neighbour. It is allocated only when it is needed.
+/// Bytes of shared memory that a rank plans to use: kGroupBytes for all groups together, and
+/// kBytesPerNeighbour for the links to each neighbour. The memory is allocated only when it is
+/// needed.
 inline constexpr std::size_t kGroupBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kBytesPerNeighbour = std::size_t{8} << 20;
-/// Maximum number of neighbours for which memory is planned. Additional neighbours share that
-/// memory.
+/// Maximum number of neighbours for which memory is planned. If a rank has more, all its neighbours
+/// share the planned memory.
 inline constexpr std::size_t kMostNeighbours = 512;
 
 /// Address space of an arena, as a multiple of the planned memory. Thousands of windows and links

@@ -22,8 +22,8 @@ std::string status_folder();
 std::string make_status_folder();
 
 /// Requests that a rank accepts on its status socket: for its flight record, for its status, and
-/// for the statuses of the other ranks. Each request has kRequestBytes bytes; its digit is the
-/// version of the protocol.
+/// for the statuses of the other ranks. Each request has kRequestBytes bytes. The digit in it is
+/// the version of the protocol.
 inline constexpr std::size_t kRequestBytes = 8;
 inline constexpr std::string_view kRequestRecord = "record1\n";
 inline constexpr std::string_view kRequestStatus = "status1\n";

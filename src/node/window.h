@@ -147,7 +147,7 @@ class Window {
   /// content. Returns true if the memory is open.
   bool open();
   bool is_open() const { return open_ && stray_ < 0; }
-  /// Rank of a neighbour that open() waits for; -1 if there is none.
+  /// Rank of a neighbour whose arrival open() still waits for; -1 if there is none.
   int late() const;
   /// Ends the call, so that the next one may begin.
   void end();
@@ -178,14 +178,14 @@ class Window {
   /// none.
   int strayed() const { return stray_; }
 
-  /// Descriptions of the first call in which this rank and a neighbour made different calls. The
-  /// neighbour must be strayed(), or must have arrived in this call with a different fingerprint.
+  /// Descriptions of the first call in which this rank and a neighbour made different calls.
   struct Divergence {
     std::span<const std::byte, kLabelBytes> theirs;
-    /// Description of the call that this rank made instead; valid only if `is_over`.
+    /// Description of this rank's call; valid only if `is_over`.
     std::span<const std::byte, kLabelBytes> ours;
-    bool is_over;  ///< True if the differing call precedes the current one.
+    bool is_over;  ///< True if this call precedes the current call.
   };
+  /// Requires that `rank` is strayed(), or has arrived in this call with a different fingerprint.
   Divergence divergence_of(int rank) const;
 
  private:
@@ -215,7 +215,8 @@ class Window {
   // Calls are numbered from 1.
   std::uint64_t call_ = 0;
   std::uint64_t base_ = 0;  // number of this rank's arrivals in earlier calls
-  // for each of the last kDepth calls: this rank's count of arrivals after its first arrival in it
+  // for each of the last kDepth calls: this rank's count of arrivals after it first arrived in the
+  // call
   std::uint64_t first_arrivals_[kDepth]{};
   // Number of the call in which all neighbours must have arrived before open() succeeds.
   std::uint64_t awaited_ = 0;
