@@ -24,9 +24,10 @@ struct AlgorithmEntry {
   /// True if the algorithm can perform an all_reduce or reduce_scatter whose sums travel in blocks
   /// of a codec.
   bool sums_blocks = false;
-  /// True if all ranks do the same: each rank receives messages of the same sizes as it sends, but
-  /// from other peers. The cost model then examines a single rank. A problem with a root never has
-  /// this property. Null means that no problem has this property.
+  /// True if all ranks do the same: each rank receives messages of the same sizes as those that it
+  /// sends, but not necessarily from the ranks to which it sends. The cost model then simulates a
+  /// single rank. A problem with a root never has this property. Null means that no problem has
+  /// this property.
   bool (*is_symmetric)(const Problem& problem) = nullptr;
   /// True if an all_reduce handles the ranks' parts of the buffer one after another.
   bool in_parts = false;
@@ -80,8 +81,8 @@ Schedule write(const Problem& problem) {
 /// has that property.
 inline bool always(const Problem&) { return true; }
 
-/// Builders that other algorithms call: sums in blocks of a codec among all ranks (coded.cpp), and
-/// over several nodes (hierarchical_scatter.cpp).
+/// Builders that other algorithms call. Both sum in blocks of a codec: build_coded() among all
+/// ranks (coded.cpp), build_hierarchical_scatter() over several nodes.
 Schedule build_coded(const Problem& problem);
 Schedule build_hierarchical_scatter(const Problem& problem);
 

@@ -81,7 +81,8 @@ class HazardFinder {
 
   void wait_to_write(std::size_t at, std::uint32_t step) {
     const Interval& interval = intervals_[at];
-    // The readers already wait for the writer, so it is enough to wait for the readers.
+    // If steps have read the interval since its last write, they wait for the writer, so it is
+    // enough to wait for these readers.
     if (interval.readers == kNone) wait(interval.writer, step);
     for (std::uint32_t r = interval.readers; r != kNone; r = readers_[r].next) {
       wait(readers_[r].step, step);

@@ -148,8 +148,8 @@ std::vector<int> CableMap::tree_over(double least_rate) const {
   return best;
 }
 
-/// The higher rank of a pair makes the connection, and both directions use it. So both follow the
-/// route from the higher rank to the lower one.
+/// The higher rank of a pair makes the connection, and messages in both directions use it. So both
+/// directions follow the route from the higher rank to the lower one.
 CableMap::Way CableMap::way(int from, int to) const {
   const auto [low, high] = std::minmax({member(from), member(to)});
   std::vector<int> route = cabling_.way(high, low);

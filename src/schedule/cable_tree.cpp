@@ -167,7 +167,8 @@ class AlongCables : public ScheduleWriter {
  private:
   static constexpr std::size_t kSlotsOfEach = 2;
 
-  /// Visits one piece of every rank's part in turn, so that all cables stay busy.
+  /// Visits the first piece of every rank's part, then the second piece of every part and so on, so
+  /// that all cables stay busy.
   template <typename Visit>
   void for_each_piece(const Parts& parts, const Visit& visit) {
     for (std::size_t c = 0; c < builder_.pieces(parts.largest()); ++c) {

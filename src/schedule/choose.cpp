@@ -20,8 +20,8 @@ constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 10;
 constexpr std::size_t kWindowPieceBytes = std::size_t{128} << 10;
 constexpr std::size_t kWindowPieceOfLargeSums = std::size_t{64} << 10;
 constexpr std::size_t kLargeSum = std::size_t{8} << 20;
-/// Maximum number of steps of a schedule. In a longer schedule, making and storing the steps costs
-/// more than finer pieces gain.
+/// Maximum number of steps of a schedule that uses links. In a longer schedule, making and storing
+/// the steps costs more time than finer pieces save.
 constexpr double kMostSteps = 4096;
 /// Maximum number of steps of a schedule through a window, whose steps per rank grow with the
 /// number of ranks. A schedule of this length takes 60 MB.
@@ -34,7 +34,8 @@ constexpr double kBetter = 0.999;
 constexpr double kHopeless = 1.2;
 /// A coded sum is worthwhile if it takes less than this fraction of the time of an exact sum.
 constexpr double kWorthRounding = 0.9;
-/// Maximum number of ranks of a group in which all ranks may send to all others at the same time.
+/// Maximum number of ranks of a group in which `direct`, where all ranks send to all others at the
+/// same time, may be chosen without a comparison of predicted times.
 constexpr int kSmallGroup = 8;
 /// Maximum chunk of an uneven all_to_all, in bytes. Its chunk cannot depend on predicted times,
 /// because the ranks do not know how much data other pairs exchange.

@@ -32,7 +32,7 @@ struct Facts {
   /// the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
-  double window_latency_s = 0.1e-6;  ///< Time until the node's other ranks see an arrival.
+  double window_latency_s = 0.1e-6;  ///< Time from an arrival until other ranks see it.
   double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds data between caches.
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
@@ -51,7 +51,7 @@ struct Facts {
   std::optional<Algorithm> forced = {};
   std::vector<int> nodes = {};   ///< Node of each rank; see Problem::nodes.
   std::size_t window_bytes = 0;  ///< Capacity of a rank's window, in bytes.
-  /// Set if cables do not join every pair of ranks; otherwise null.
+  /// The map of the cables if they do not join every pair of ranks; otherwise null.
   std::shared_ptr<const CableMap> cables = nullptr;
 };
 
@@ -118,16 +118,16 @@ struct FactInfo {
   std::variant<double Facts::*, std::size_t Facts::*> field;
 };
 
-/// All facts, in the order in which they are shown.
+/// All facts, in the order in which tables show them.
 std::span<const FactInfo> fact_table();
 
 /// Returns the fact with this name; null if there is none.
 const FactInfo* find_fact(std::string_view name);
 
 double value_of(const Facts& facts, const FactInfo& info);
-/// True if a fact may have this value. It must be finite and not negative. Facts of type double
-/// must be above 0, chunk_bytes and ranks_per_core at least 1. Facts of type size_t must not exceed
-/// 1e15.
+/// True if a fact may have this value. The value must be finite and not negative. It must be above
+/// 0 for facts of type double, at least 1 for chunk_bytes and ranks_per_core, and at most 1e15 for
+/// facts of type size_t.
 bool is_possible(const FactInfo& info, double value);
 /// Sets a fact. Requires is_possible(info, value). Facts of type size_t are rounded down.
 void assign(Facts& facts, const FactInfo& info, double value);

@@ -15,7 +15,7 @@ namespace mccl::schedule {
 namespace {
 
 /// Number of pieces whose contributions may be in flight while one piece is summed. With several
-/// pieces in flight, a rank waits less for contributions of the slowest rank.
+/// pieces in flight, a rank waits less for the slowest rank's contributions.
 constexpr std::size_t kLead = 2;
 
 class CodedSums : public ScheduleWriter {

@@ -15,19 +15,19 @@ namespace mccl::schedule {
 namespace {
 
 /// A simulation (walk()) covers at most kMostPieces pieces of a transfer, because each further
-/// piece only occupies the bottleneck for longer. If it covered fewer, the phases of a pipeline
-/// would wait for latencies. In a group of more than 16 ranks, fewer pieces keep the links busy:
-/// kPiecesOfAllRanks divided by the number of ranks, but at least one.
+/// piece adds only its time on the bottleneck. With fewer pieces, the phases of a pipeline would
+/// wait for latencies in the simulation. In a group of more than 16 ranks, fewer pieces suffice to
+/// keep the links busy: kPiecesOfAllRanks divided by the number of ranks, but at least one.
 constexpr std::size_t kMostPieces = 4;
 constexpr std::size_t kPiecesOfAllRanks = 64;
-/// Number of pieces in a Sample of an algorithm that moves all data through the window: one piece
-/// per slot of a one-shot schedule.
+/// Number of pieces in a Sample (the reduced problem that is simulated) of an algorithm that moves
+/// all data through the window: one piece per slot of a one-shot schedule.
 constexpr std::size_t kWindowPieces = kOneShotSlots;
 
 /// Factor by which copies take longer if data flow through the window from or to a root, because
-/// ranks wait for each other's pieces. It does not apply to gather, which hardly has to wait. Among
-/// the collectives with a root, only reduce can use more than one window algorithm. Halving or
-/// doubling kFlow changes 16 of 1274 choices.
+/// ranks wait for each other's pieces. It does not apply to gather, in which ranks hardly wait.
+/// Among the collectives with a root, only reduce can use more than one window algorithm. Halving
+/// or doubling kFlow changes 16 of 1274 choices of an algorithm.
 constexpr double kFlow = 1.2;
 
 bool is_rooted(Collective collective) {
@@ -63,9 +63,10 @@ class Sample {
   }
 
   Problem problem;
-  double times = 1;   ///< Number of pieces of the real problem relative to the sample.
-  double longer = 1;  ///< Length of the largest part relative to the mean length of the parts.
-  double scale = 1;   ///< Size of a piece of the real problem relative to a piece of the sample.
+  double times = 1;   ///< Number of pieces of the real problem, divided by that of the sample.
+  double longer = 1;  ///< Length of the largest part, divided by the mean length of the parts.
+  double scale =
+      1;  ///< Size of a piece of the real problem, divided by that of a piece of the sample.
 
  private:
   /// Makes all parts equal, so that every rank has the same problem. Replaces each count by the

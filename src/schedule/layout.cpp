@@ -16,8 +16,8 @@ bool has_counts(Collective collective) {
   return one_of(collective, all_gather, gather, scatter, reduce_scatter, all_to_all);
 }
 
-/// Gives input and output separate addresses or, if aliased, puts the smaller one into the larger
-/// one at `displacement`.
+/// Gives input and output separate addresses. If they are `aliased`, puts the smaller one into the
+/// larger one instead, `displacement` elements from its beginning.
 Layout lay(std::size_t input, std::size_t output, bool aliased, std::size_t displacement = 0) {
   Layout layout;
   layout.input_count = input;

@@ -26,7 +26,7 @@ inline constexpr std::size_t kOneShotSlots = 16;
 inline constexpr std::size_t kOneShotBatch = 4;
 inline constexpr std::size_t kTwoShotSlots = 8;
 
-/// Number of scratch buffers, of one chunk each, that successive pieces use in turn.
+/// Maximum number of scratch buffers that successive pieces use in turn.
 inline constexpr std::size_t kSlots = 4;
 
 /// A range of one memory, in elements.

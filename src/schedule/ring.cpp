@@ -49,7 +49,7 @@ struct Hop {
   Region sent;
   bool reduces = false;
   bool completes = false;
-  Region local = {};  // Operand that is reduced with the received data.
+  Region local = {};  // This rank's operand, which is reduced with the received data.
   Region received = {};
 };
 

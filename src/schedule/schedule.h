@@ -79,8 +79,9 @@ constexpr bool is_message(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::recv_reduce;
 }
 
-/// True for steps that read input, output, scratch or blocks. Accesses to the window do not count,
-/// because steps that use it run in order anyway. writes_memory() is the same for writes.
+/// True for steps that read input, output, scratch or blocks; writes_memory() is true for steps
+/// that write them. Accesses to the window do not count, because steps that use it run in order
+/// anyway.
 constexpr bool reads_memory(StepKind kind) {
   return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
          kind != StepKind::read;

@@ -22,16 +22,17 @@ constexpr double kMostCrowding = 0.2;
 /// core's cache on the machine where the value was fitted.
 constexpr double kCachedPiece = 512 << 10;
 constexpr double kUncachedPiece = 1.1;
-/// In bytes. A fold whose operands are larger in total runs at the rate of memory. So do copies and
-/// codecs in calls with more data than this.
+/// A fold runs at the rate of memory if its operands have more bytes than this in total. Copies and
+/// codecs do so in calls with more bytes of data than this.
 constexpr double kCachedOperands = 4 << 20;
 /// Extra time for data that is kept in scratch memory and forwarded, as a fraction of the time of
 /// its transfer.
 constexpr double kKeeping = 0.5;
 
 // Assumptions about windows, fitted to the 127 results of `mccl bench all` with two to four
-// processes on two cores of an EPYC 9004. Of 1274 choices, doubling or halving the ramp of
-// spilled() or kCrowdedMemory changes one, kArrival two, and kFlow (cost.cpp) 16.
+// processes on two cores of an EPYC 9004. Doubling or halving an assumption changes the algorithm
+// in few of 1274 examined cases: the ramp of spilled() or kCrowdedMemory in one, kArrival in two,
+// and kFlow (cost.cpp) in 16.
 
 /// Both times are in units of Facts::window_latency_s. kArrival is the time that each neighbour
 /// adds to StepTimes::meeting(). kPiece is the time StepTimes::piece(). They are assumed, because a
@@ -146,7 +147,7 @@ double StepTimes::local(const Step& step) const {
   }
 }
 
-/// If several ranks share a core, each of them must get the core before it can arrive. This costs a
+/// If several ranks share a core, each of them must run on it before it can arrive. This costs one
 /// process switch for each of these ranks.
 double StepTimes::meeting() const {
   const double turns = facts_.ranks_per_core > 1 ? facts_.ranks_per_core : 0;

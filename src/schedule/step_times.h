@@ -40,7 +40,8 @@ class StepTimes {
   double keeping(const Schedule& schedule) const;
   /// Time of the arithmetic of a recv_reduce or fold step; 0 for other steps.
   double arithmetic(const Step& step) const;
-  /// Time that the step spends on a copy, on a codec, or on moving data through the window.
+  /// Time that the step spends on a copy, on encoding or decoding, or on moving data through the
+  /// window.
   double local(const Step& step) const;
 
   /// Time for all ranks of a node to wait for each other.
@@ -70,7 +71,7 @@ class StepTimes {
   std::size_t neighbours_ = 0;  ///< Number of other ranks on the largest node.
   double latency_ = 0;
   double work_ = 0;  ///< Time for which a message occupies the rank itself.
-  double byte_ = 0;  ///< Seconds per byte of a link.
+  double byte_ = 0;  ///< Time of one byte on a link.
   double window_byte_ = 0;
 };
 

@@ -12,8 +12,8 @@
 namespace mccl::schedule {
 namespace {
 
-/// Reduces this rank's piece `own` and the partial results of its children, and sends the result to
-/// the parent. `sum` receives the result if the rank has children.
+/// Reduces this rank's piece `own` and the partial results of its children into `sum`, and sends
+/// the result to the parent. A rank without children sends `own` and does not write `sum`.
 void climb(ScheduleBuilder& builder, const Tree& tree, Region own, const Region& sum) {
   const bool root = tree.parent < 0;
   for (const int child : tree.children) {
