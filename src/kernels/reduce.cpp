@@ -21,8 +21,8 @@ void fold_any(DType dtype, ReduceKind kind, const FoldArguments& arguments) {
 /// data[i] /= divisor, truncating toward zero.
 template <class T>
 void divide_as(void* data, std::size_t n, int divisor) {
-  // Wide can represent all values of T and the divisor. Quick can too, and has 32 bits where that
-  // suffices, because 32-bit division is faster.
+  // Both types can represent all values of T and the divisor. Quick has only 32 bits where they
+  // suffice, because 32-bit division is faster.
   using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
   using Quick = std::conditional_t<(sizeof(T) < 4), std::int32_t, Wide>;
   auto* at = static_cast<unsigned char*>(data);

@@ -77,7 +77,8 @@ inline StagingLayout layout_of(int ranks) {
 /// Per-block counters in device memory. The kernels increment them, so that a CUDA graph can run a
 /// kernel repeatedly. Between kernels, the counters of all blocks are equal.
 struct Counters {
-  /// Number of barriers so far. A block meets the block with the same number on the other ranks.
+  /// Number of barriers so far. In a barrier, a block waits for the blocks with its number on the
+  /// other ranks.
   std::uint32_t meetings[kMostBlocks];
   std::uint32_t rounds[kMostBlocks];   ///< Number of rounds of staged calls so far.
   std::uint32_t flagged[kMostBlocks];  ///< Number of flagged and packed calls so far.
@@ -87,7 +88,8 @@ struct Counters {
 /// Fabric. Waiting threads check the flags regularly.
 struct Alarm {
   std::uint32_t stop;  ///< Set by the host to end running kernels.
-  std::uint32_t late;  ///< Set by a kernel that timed out: 1 plus the rank that it waited for.
+  std::uint32_t
+      late;  ///< 1 plus the rank for which a kernel waited until it timed out; 0: none did.
 };
 
 struct Fabric {

@@ -39,9 +39,9 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
-/// Moves this thread's lines between the offsets `begin` and `end` of the data of each other rank.
-/// size_of(peer) is the size of the data in bytes. If a thread has at most one line of
-/// each rank, the lines of all ranks are in flight together.
+/// For each other rank, loads and stores this thread's lines between the offsets `begin` and `end`
+/// of that rank's data, which has size_of(peer) bytes. If a thread has at most one line of each
+/// rank, the lines of all ranks are in flight together.
 template <typename Size, typename Load, typename Store>
 __device__ __forceinline__ void move_of_others(const Fabric& fabric, std::size_t begin,
                                                std::size_t end, const Size& size_of,
@@ -120,9 +120,8 @@ class Staged {
     return task_.in +
            (kDivided ? (kShape == Shape::all_reduce ? parts_.part : task_.bytes) * rank : 0);
   }
-  /// Address to which an offset in a part must be added to get the address of that byte of the data
-  /// of rank `from`. The area holds only the bytes from offset `begin_` on, so begin_ is
-  /// subtracted.
+  /// Base address of the data of rank `from`: adding an offset in the part gives the address of
+  /// that byte. The area holds only the bytes from offset begin_ on, so begin_ is subtracted.
   __device__ __forceinline__ std::byte* place(int area, std::size_t offset, int from) const {
     return half_of(fabric_, area, offset, kRound, half_, from) - begin_;
   }

@@ -56,9 +56,9 @@ class Reducer final : public Unit {
   }
 
  private:
-  /// Maximum number of elements that one kernel reduces. The GPU cannot access ordinary host
-  /// memory, so data are copied through shared buffers, which are kept for reuse. This maximum
-  /// limits their size.
+  /// Maximum number of elements that one kernel reduces. It limits the size of the shared buffers,
+  /// which are kept for reuse. Data are copied through them, because the GPU cannot access ordinary
+  /// host memory.
   static constexpr std::size_t kAtOnce = std::size_t{8} << 20;
   static constexpr std::size_t kLeastBytes = std::size_t{64} << 10;
 
