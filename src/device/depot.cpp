@@ -79,8 +79,8 @@ void QueueBounce::begin(const Trip& trip) {
   queue_->mark();
 }
 
-/// Returns the value that kArrived or kReleased has once the first `bytes` bytes of the input or
-/// output, whose size is `whole`, have arrived or may be copied.
+/// Returns the value of kArrived once the first `bytes` bytes of an input of `whole` bytes have
+/// arrived, and of kReleased once that much of an output of this size may be copied.
 Word QueueBounce::word_at(std::size_t bytes, std::size_t whole) const {
   return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
 }

@@ -94,9 +94,9 @@ class Accelerator {
   /// Bus address, which distinguishes the devices of a host; the same in all processes.
   virtual std::string bus() const = 0;
   virtual std::unique_ptr<Queue> make_queue() = 0;
-  /// Makes a HostBounce of a class that is written for this device. Returns null if there is no
-  /// such class. The caller then builds a bounce on a queue from make_queue(), which must be able
-  /// to wait for the host.
+  /// Makes a HostBounce if this device has an implementation of its own; otherwise returns null.
+  /// The caller then builds a bounce on a queue from make_queue(), which must be able to wait for
+  /// the host.
   virtual std::unique_ptr<HostBounce> make_bounce() { return nullptr; }
   /// Allocates device memory, which the last owner frees. Throws Error on failure.
   virtual std::shared_ptr<void> make_memory(std::size_t bytes) = 0;

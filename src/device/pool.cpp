@@ -10,8 +10,8 @@
 namespace mccl::device {
 namespace {
 
-/// Window sizes are multiples of this size in bytes. The device allocates memory in units of this
-/// size, so a window shares no unit with other memory that its peers could then reach.
+/// Window sizes are multiples of this size in bytes, the unit in which the device allocates memory.
+/// If a window shared a unit with other memory, peers could reach that memory too.
 constexpr std::size_t kLeastWindow = std::size_t{2} << 20;
 
 std::size_t rounded(std::size_t bytes) {

@@ -27,7 +27,7 @@ class SerialQueue {
   /// when it has ended, unless end() is called later. If the stream is being captured, the caller
   /// must order the call relative to calls that are not captured.
   ///
-  /// `may_go`: true if the stream may be destroyed afterwards and is not used again. The queue then
+  /// `may_go`: true if the caller will not use the stream again and may destroy it. The queue then
   /// records the end of the call immediately. Otherwise it records the end only if a call on a
   /// different stream follows, so that consecutive calls on one stream need no driver calls.
   void run_on(void* stream, bool may_go, const Act& act);
