@@ -31,7 +31,6 @@ struct Coding {
   friend bool operator==(const Coding&, const Coding&) = default;
 };
 
-/// The coding for a group of `ranks` ranks.
 Coding coding_of(const Compression& compression, int ranks);
 
 /// Text such as "int8", or "topk of 41 in 4096" if 41 elements are kept in each block of 4096.

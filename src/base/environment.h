@@ -8,7 +8,6 @@
 
 namespace mccl {
 
-/// The environment variables of this process.
 std::map<std::string, std::string> process_environment();
 
 /// A hash of this process's environment variables that begin with one of `prefixes`, none of which

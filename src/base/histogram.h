@@ -24,8 +24,8 @@ class Histogram {
   }
 
   /// Returns the quantile `share` (0 to 1): the smallest duration d such that at least the fraction
-  /// `share` of all durations is d or shorter. Returns 0 if there are no durations. Accurate to 2.3
-  /// % from 10 ns to 10,000 s.
+  /// `share` of all durations is d or shorter. Returns 0 if there are no durations. From 10 ns to
+  /// 10,000 s, the result is accurate to 2.3 %.
   double quantile(double share) const {
     if (count_ == 0) return 0;
     const double wanted = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(count_));

@@ -21,9 +21,9 @@ inline constexpr const char* kJsonPattern = "%v";
 /// Returns a logger for lines of text. `rank` is negative if it is unknown.
 std::shared_ptr<spdlog::logger> make_logger(int rank, std::shared_ptr<spdlog::sinks::sink> sink);
 
-/// A file to which only one process writes, because a process renames a full file. Objects of one
-/// process share a file of the same name. In a child of a fork, a copy of this object writes to a
-/// file of the child's own. Thread-safe.
+/// A file to which only one process writes, because that process renames the file when it is full.
+/// Objects of one process share a file of the same name. In a child of a fork, a copy of this
+/// object writes to a file of the child's own. Thread-safe.
 class LogFile {
  public:
   /// Throws Error if the file cannot be opened.

@@ -137,7 +137,6 @@ RankedChoice best_of(Algorithm algorithm, bool is_only, const Problem& problem,
   return best;
 }
 
-/// Returns the algorithms to compare.
 std::vector<Algorithm> candidates_for(const Problem& problem, std::size_t element_bytes,
                                       const Facts& facts) {
   if (const auto only = settled(problem, element_bytes, facts)) return {*only};

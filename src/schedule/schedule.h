@@ -108,7 +108,6 @@ struct Step {
   Region dst;
 };
 
-/// True if `collective` is one of the given collectives.
 template <typename... Collectives>
 constexpr bool one_of(Collective collective, Collectives... of) {
   return ((collective == of) || ...);

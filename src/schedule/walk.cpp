@@ -90,7 +90,7 @@ class Walk {
     Resource outgoing, incoming, processor;
     std::vector<std::uint32_t> coming;  ///< Number of messages in flight to this rank, by sender.
     int flows = 0;                 ///< Number of senders with a message in flight to this rank.
-    std::vector<double> arrivals;  ///< Times of the arrivals so far.
+    std::vector<double> arrivals;  ///< Times at which this rank has arrived so far.
     std::size_t met = 0;           ///< Value of arrivals.size() at the last meeting (see await()).
     std::vector<std::uint32_t> node;  ///< Ranks whose arrivals this rank may await.
     std::uint32_t awaiting = kNone;   ///< Step in which this rank awaits arrivals; kNone for none.

@@ -88,8 +88,8 @@ struct Counters {
 /// Fabric. Waiting threads check the flags regularly.
 struct Alarm {
   std::uint32_t stop;  ///< Set by the host to end running kernels.
-  std::uint32_t
-      late;  ///< 1 plus the rank for which a kernel waited until it timed out; 0: none did.
+  /// 1 plus the rank for which a kernel waited until it timed out; 0 if no kernel did.
+  std::uint32_t late;
 };
 
 struct Fabric {
