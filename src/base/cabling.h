@@ -40,10 +40,9 @@ class Cabling {
   bool joins(int a, int b) const { return a != b && distance(a, b) == 1; }
   /// True if every pair of ranks is joined directly.
   bool is_complete() const { return complete_; }
-  /// True if every pair of ranks is joined, and some rank has one address at which cables to
-  /// several other ranks end. These cables share the hardware behind the address, as on a network
-  /// switch, so none is exclusive to two ranks. With fewer than 3 ranks, true if every pair is
-  /// joined.
+  /// True if every pair of ranks is joined, and some rank has an address at which cables to several
+  /// other ranks end. These cables share the hardware behind the address, as on a network switch,
+  /// so none is exclusive to two ranks. With fewer than 3 ranks, true if every pair is joined.
   bool is_one_network() const { return complete_ && (size_ < 3 || shares_an_end()); }
   /// Number of cables on a shortest path; -1 if there is no path.
   int distance(int from, int to) const;

@@ -117,8 +117,8 @@ class FlightRecorder {
   /// written.
   std::optional<FlightEntry> read(std::uint64_t number) const noexcept;
 
-  /// Returns the record as JSON. `reason` states why the record is written: "asked", for example,
-  /// if a user requested it.
+  /// Returns the record as JSON. `reason` states why the record is written, for example "asked" if
+  /// it was requested.
   std::string to_json(std::string_view reason) const;
 
  private:

@@ -118,7 +118,7 @@ struct FactInfo {
   std::variant<double Facts::*, std::size_t Facts::*> field;
 };
 
-/// All facts, in the order in which tables show them.
+/// All facts, in display order.
 std::span<const FactInfo> fact_table();
 
 /// Returns the fact with this name; null if there is none.

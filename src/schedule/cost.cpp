@@ -65,7 +65,7 @@ class Sample {
   Problem problem;
   double times = 1;   ///< Number of pieces of the real problem, divided by that of the sample.
   double longer = 1;  ///< Length of the largest part, divided by the mean length of the parts.
-  double scale = 1;   ///< Size of a piece of the real problem, divided by that of the sample.
+  double scale = 1;   ///< Size of a piece in the real problem, divided by its size in the sample.
 
  private:
   /// Makes all parts equal, so that every rank has the same problem. Replaces each count by the
