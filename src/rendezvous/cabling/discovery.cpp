@@ -17,8 +17,8 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// Time limit for an address to answer once its rank is known to run. Also the longest time that
-/// rank 0 waits for both ends of a cable to report the cable.
+/// Time after which an address without a connection is ruled out, once its rank is known to run.
+/// Also the longest time that rank 0 waits until both ends of a cable have reported the cable.
 constexpr Clock::duration kPatience = 1s;
 /// Minimum interval between reports to the neighbours about cables. Changes in this interval are
 /// reported together, because many trunks are established at the same time.
@@ -28,7 +28,7 @@ constexpr Clock::duration kBetweenLooks = 10ms;
 /// connections immediately. The pause is shorter than kPatience, so that an address is tried again
 /// before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
-/// Time limit for neighbours to confirm that they know of a fault.
+/// Maximum time to wait until all neighbours confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
 
 /// True for connection errors which show that no cable leads to the address. A rank listens at all
@@ -117,8 +117,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      // Keep the trunk for one more pass, to send the report of the fault to the trunk's peer as
-      // well.
+      // Keep the trunk for one more pass, because misbehaves() may queue a report of the fault for
+      // the trunk's peer.
       open = !trunk->given_up;
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;
@@ -176,8 +176,8 @@ bool Discovery::is_joined_to(int peer) const {
 void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) {
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
-    // The sender learned of the fault before it received rank 0's decision on the cabling. The
-    // sender's process therefore fails, and the cable to that rank is lost.
+    // After the agreement, a fault arrives only from a neighbour that learned of it before the
+    // decision of rank 0. The process of that neighbour fails, so its cable is given up.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
@@ -339,7 +339,7 @@ void Discovery::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Discovery::next_deadline() const {
-  // Until the ranks have agreed, changes are processed at next_look_.
+  // Until the ranks have agreed, look_around() must run at next_look_.
   Clock::time_point next = cabling() ? kNever : next_look_;
   if (has_failed()) next = fault_spread_at_;
   if (!cabling()) next = std::min(next, death_spread_at_);

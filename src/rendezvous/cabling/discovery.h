@@ -125,8 +125,8 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends the message once to each neighbour, on the first trunk to it. Skips the neighbour at the
-  /// other end of the trunk `but`, which may be null.
+  /// Sends the message once to each neighbour, on the first trunk to that neighbour. Skips the peer
+  /// of the trunk `but`, which may be null.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
@@ -158,7 +158,7 @@ class Discovery {
   /// Time from which fault() returns the known fault even if not all neighbours have confirmed that
   /// they know of it. kNever while no fault is known.
   Clock::time_point fault_spread_at_ = kNever;
-  std::vector<Known> known_;  ///< The agreed cables that end at this rank.
+  std::vector<Known> known_;
 };
 
 }  // namespace mccl::rendezvous

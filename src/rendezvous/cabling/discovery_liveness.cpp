@@ -42,8 +42,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  // If the trunks ended before the ranks agreed, no ends are known, so the probe tries all
-  // addresses of the rank.
+  // If all trunks to the peer ended before the ranks agreed, known_ has no cable to the peer, so
+  // the probe tries the peer's addresses in the hostfile.
   if (request.candidates.empty()) {
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
@@ -54,8 +54,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   probes_.emplace_back(std::move(request));
 }
 
-/// A probed rank that is alive completes the handshake. It then closes the connection if it already
-/// knows the agreed cabling.
+/// Ends the probes that have a result. The probed rank is alive if it completes the handshake, even
+/// if it then closes the connection, as it does once it knows the agreed cabling.
 void Discovery::advance_probes(Clock::time_point now) {
   probes_.remove_if([&](Dial& probe) {
     if (!probe.advance(now)) return false;

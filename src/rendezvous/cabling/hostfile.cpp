@@ -82,7 +82,7 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   try {
     addresses = transport::tcp::resolve(host, port);
   } catch (const Error&) {
-    return {};  // This is no error, because other ranks may be able to resolve the name.
+    return {};  // An unknown name is no error: other ranks may be able to resolve it.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   std::erase_if(addresses, [&](const Address& each) {

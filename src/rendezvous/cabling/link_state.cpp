@@ -80,8 +80,9 @@ constexpr std::size_t kMostWhyBytes = 255;
 
 [[noreturn]] void refuse() { throw CorruptionError("its message about the cables is malformed"); }
 
-/// Called by the parser for each part of the text. Throws if values are nested too deeply, so that
-/// a peer cannot make the parser use much more memory than the cables of a large job need.
+/// Called by the parser for each part of the text; returns true to keep the part. Throws if values
+/// are nested too deeply, so that a peer cannot make the parser use much more memory than the
+/// cables of a large job need.
 bool is_within_limits(int depth, json::parse_event_t event, json& /*parsed*/) {
   const bool opens =
       event == json::parse_event_t::array_start || event == json::parse_event_t::object_start;

@@ -49,8 +49,8 @@ struct CableNews {
   };
   Kind kind = Kind::alive;
   Sighting sighting;     ///< In a decision and a cut, only `sighting.cables` is used.
-  std::string why = {};  ///< Text of a cut, a fault or a death; at most 255 bytes.
-  std::vector<std::uint16_t> ports = {};  ///< In a decision: the port of each rank.
+  std::string why = {};  ///< Reason for a cut, a fault or a death; at most 255 bytes.
+  std::vector<std::uint16_t> ports = {};  ///< In a decision: listening port of each rank.
 };
 
 inline constexpr std::size_t kNewsHeaderBytes = 4;

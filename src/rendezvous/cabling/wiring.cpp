@@ -25,12 +25,14 @@ using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// A departing rank waits this long for ranks whose connections it relays before it logs the wait.
+/// Time that a departing rank waits for the ranks whose connections it relays before it logs that
+/// it is waiting.
 constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// True if the hostfile lists the port for another rank, which may be on this host, too.
+/// True if the hostfile also lists the port for another rank. That rank may run on this host and
+/// need the port itself.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) != options.rank &&
@@ -191,7 +193,8 @@ void Wiring::watch_cables(Clock::time_point now) {
   }
 }
 
-/// Also listens at this rank's ends of cables: the hostfile may list one end, and either dials.
+/// Also listens at this rank's end of each cable. The hostfile may list only one end of a cable,
+/// but the rank at either end may dial.
 void Wiring::listen_at_own_ends() {
   for (const Address& end : discovery_.own_ends()) {
     const Address wanted = end.with_port(port_);
@@ -359,7 +362,8 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Called in the child of a fork, which has no such thread. Unlocks what before_fork() has locked.
+/// Must be called in the child of a fork, in which the thread that serves the trunks does not
+/// exist. Unlocks the mutex that before_fork() has locked.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

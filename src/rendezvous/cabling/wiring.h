@@ -159,8 +159,8 @@ class Wiring {
   bool abandoned_ = false;
   // Constant once has_agreed_ is set:
   Cabling cabling_;
-  std::vector<std::vector<CableEnds>> ends_;  ///< Indexed by rank.
-  std::vector<std::uint16_t> ports_;          ///< Indexed by rank.
+  std::vector<std::vector<CableEnds>> ends_;  ///< Cables to each rank; one entry per rail.
+  std::vector<std::uint16_t> ports_;          ///< Listening port of each rank.
 
   std::thread thread_;
 };
