@@ -19,9 +19,10 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// If more than kShare guests (connections whose handshake is unfinished) have one address, they
-/// are closed before the guests of other addresses. kShare is more than 1 because the ranks of one
-/// host share an address, and several of them may connect at the same time.
+/// If more than kShare guests (connections whose handshake is unfinished) have one address,
+/// Acceptor closes them before otherwise equal guests of other addresses. kShare is more than 1
+/// because the ranks of one host share an address, and several of them may connect at the same
+/// time.
 constexpr std::size_t kShare = 16;
 /// Maximum number of connections accepted from a listener before the guests' messages are read
 /// again. It is smaller than kMaxGuests, so that the new connections cannot displace all guests
@@ -163,7 +164,8 @@ void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) 
   admit(now, newcomers);
 }
 
-/// Polls all guests in one system call, because many of them may be silent.
+/// Polls all guests in one system call, so that silent guests, of which there may be many, are not
+/// read one by one.
 void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   std::vector<pollfd> entries;
   watch_guests(entries);

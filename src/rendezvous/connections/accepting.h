@@ -49,10 +49,11 @@ class Turnstile {
   /// returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
-  /// Records the result of accept(): an errno, or 0. After each error, open() returns false for a
-  /// while. The first of consecutive errors is logged, with advice.
+  /// Records the result of accept(): an errno, or 0. After an error, open() returns false for a
+  /// short pause. Only the first of consecutive errors is logged, with advice.
   void accept_gave(int error, Clock::time_point now);
-  /// Returns the errno once accept() has lacked descriptors for kPatienceWithoutFiles; else 0.
+  /// Returns the errno of accept() if it has failed for lack of file descriptors for at least
+  /// kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
 
   /// Counts a refused connection and logs it. For a minute after that, refusals of the same level
@@ -61,7 +62,8 @@ class Turnstile {
                    Clock::time_point now);
 
  private:
-  /// Time of the last log line about a refusal, and the number of refusals since then.
+  /// Time of the last log line about a refusal at one level, and the number of refusals at that
+  /// level since then.
   struct Lines {
     std::optional<Clock::time_point> last;
     std::uint64_t unsaid = 0;
@@ -76,8 +78,8 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< Log lines about refusals at level INFO.
-  Lines loud_lines_;   ///< Log lines about refusals at level WARN.
+  Lines quiet_lines_;  ///< Refusals at level INFO.
+  Lines loud_lines_;   ///< Refusals at level WARN.
 };
 
 /// A connection from a process that has proved that it belongs to the job. If its settings differ
@@ -90,8 +92,8 @@ struct Newcomer {
   transport::tcp::Address from;
 };
 
-/// Holds a limited number of guests, each for a limited time. If a connection arrives when that
-/// limit has been reached, one guest is closed, chosen in this order:
+/// Holds at most kMaxGuests guests, each for at most kGuestLimit. If a connection arrives while
+/// there are kMaxGuests guests, one guest is closed, chosen in this order:
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
 ///    prove it.
@@ -105,7 +107,7 @@ struct Newcomer {
 class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
-  /// log lines about refused connections.
+  /// the log lines about refusals.
   Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
            std::function<void()> on_refused, std::string where = {});
 
@@ -115,7 +117,7 @@ class Acceptor {
   /// the share of the engine's time that a flood of connections can take.
   void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
 
-  /// Accepts connections at a limited rate from now on.
+  /// From now on, accepts connections at no higher rate than `rate`.
   void limit(AdmissionRate rate, Clock::time_point now) { turnstile_.limit(rate, now); }
   void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
 
@@ -123,8 +125,8 @@ class Acceptor {
   /// handshake has shown that the other side is a member of the job.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Counts and logs the refusal of a connection that advance() has returned. Called when the
-  /// caller refuses it.
+  /// Must be called if the caller refuses a connection that advance() has returned. Counts and logs
+  /// the refusal.
   void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
               Clock::time_point now);
 

@@ -208,7 +208,7 @@ OwnAddresses own_addresses_as_listed(const Config& config,
     }
     const auto same = [&](const Address& other) { return other.same_host(address); };
     rails.push_back(address);
-    if (std::ranges::any_of(own.bound, same)) continue;  // Several rails may share an address.
+    if (std::ranges::any_of(own.bound, same)) continue;  // Another rail shares this address.
     if (!config.ifname.empty()) {
       const std::vector<InterfaceAddress> allowed = named(config.ifname, interfaces);
       if (std::ranges::none_of(allowed, same, &InterfaceAddress::address)) {

@@ -21,7 +21,7 @@ struct BoundListeners {
 /// BindError.
 transport::tcp::Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
 
-/// The hosts on which the other ranks of the job run.
+/// Hosts on which the other ranks of the job may run: any host, or only this one.
 enum class Reach { any_host, this_host };
 
 /// Listens on the host's `interfaces` as the settings port_base, listen_addr and ifname specify. If

@@ -77,7 +77,7 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
   }
   for (const InterfaceAddress& each : interfaces) {
     if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
-    // Skip software interfaces: a host with containers has one per container.
+    // Skip software interfaces, of which a host with containers has one per container.
     if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
     if (const auto scoped = Address::parse_numeric(number + "%" + each.name, port))
       to.push_back(*scoped);

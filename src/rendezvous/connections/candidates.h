@@ -65,8 +65,8 @@ using RouteSource =
 /// the medium, cable before wireless and faster before slower; then in the peer's order. Candidates
 /// that are as good as the first follow directly behind it, one per interface.
 ///
-/// With several rails, the first candidate is the rail's own path, and the other candidates are
-/// used if that path fails. Queries the kernel's routing table; sends nothing.
+/// With several rails, the first candidate is the path assigned to `rail`, and the other candidates
+/// are used if that path fails. Queries the kernel's routing table; sends nothing.
 std::vector<Candidate> candidates_for(
     const Endpoint& peer, const Endpoint& self, RailOfPair rail,
     const std::vector<transport::tcp::InterfaceAddress>& interfaces,

@@ -74,7 +74,7 @@ bool Dial::advance(Clock::time_point now) {
   return false;
 }
 
-/// Starts another round over the candidates, after this round has tried all of them.
+/// Starts another round over the candidates, once all of them have been tried in the present round.
 void Dial::begin_round(Clock::time_point now) {
   if (!attempts_.empty() || !all_refused_) {
     refused_since_.reset();

@@ -32,7 +32,8 @@ struct FirstHop {
 /// as dead. Used only for processes that listen for their whole lifetime.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
 
-/// The pause between attempts starts at kFirstBackOff and doubles up to kLongestBackOff.
+/// The pause before the candidates are tried again starts at kFirstBackOff and doubles up to
+/// kLongestBackOff.
 inline constexpr Clock::duration kFirstBackOff = std::chrono::milliseconds(20);
 inline constexpr Clock::duration kLongestBackOff = std::chrono::milliseconds(500);
 

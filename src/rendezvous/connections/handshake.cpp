@@ -17,7 +17,7 @@ constexpr std::string_view kMagic = "MCCL";
 constexpr std::uint8_t kDialerRole = 1;
 constexpr std::uint8_t kAcceptorRole = 2;
 
-constexpr std::size_t kPrefixBytes = 6;  ///< Magic and version; all versions share this layout.
+constexpr std::size_t kPrefixBytes = 6;  ///< Size of magic and version; equal in all versions.
 constexpr std::size_t kHelloBytes = 1 + 1 + 1 + 8 + 4 + 4 + 4 + kNonceBytes;
 constexpr std::size_t kChallengeBytes = 1 + kNonceBytes + kKeyFileLetters;
 constexpr std::size_t kDialerProofBytes = 4 + kProofBytes;

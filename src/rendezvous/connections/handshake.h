@@ -38,7 +38,8 @@
 
 namespace mccl::rendezvous {
 
-/// Version of all messages between ranks, and of the memory that the ranks of a host share.
+/// Version of the messages between ranks, and of the layout of the memory that the ranks of a host
+/// share.
 inline constexpr std::uint16_t kProtocolVersion = 11;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 

@@ -41,7 +41,7 @@ Proof mac(std::string_view key, std::span<const std::byte> message) {
 constexpr std::string_view kFileName = "mccl-key-";
 constexpr std::size_t kLongestPath = 4096;
 constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
-/// Maximum number of key files left by killed processes that one process removes.
+/// Maximum number of left-over key files that one process removes. Killed processes leave them.
 constexpr int kMostRemoved = 16;
 // If the path is a pipe or a terminal, open must neither block nor have side effects.
 constexpr int kReadOnly = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;

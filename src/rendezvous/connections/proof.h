@@ -56,8 +56,8 @@ inline constexpr std::size_t kKeyFileLetters = 32;
 std::vector<std::string> private_folders();
 std::vector<std::string> private_folders(const std::map<std::string, std::string>& environment);
 
-/// A file that holds a key and that no other user may open. If a process was killed before its
-/// destructor removed the file, the next KeyFile of the same user in that folder removes it.
+/// A file that holds a key and that no other user may open. If a process is killed, its file
+/// remains until the same user makes the next KeyFile in that folder, which removes it.
 class KeyFile {
  public:
   /// Writes a new key to a file in the first of `folders` in which this process can create one.
