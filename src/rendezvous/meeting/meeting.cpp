@@ -234,7 +234,8 @@ class Meeting {
       last_probed_ = last_probed_ + 1 < o_.size ? std::max(last_probed_, o_.rank) + 1 : o_.rank + 1;
       const auto peer = static_cast<std::size_t>(last_probed_);
       if (met_.controls[peer] || endpoints_[peer].host != host_) continue;
-      // The probe must not time out, because the peer dials this rank and reports a timeout itself.
+      // The peer dials this rank and reports a timeout itself, so the probe must not time out
+      // first.
       const Clock::time_point never = deadline_ + std::chrono::hours(1);
       if (probed_.insert(last_probed_).second) mesh_->dial(WorldRank(last_probed_), kProbe, never);
     }
@@ -255,7 +256,8 @@ class Meeting {
         probed_.erase(peer);
         continue;
       }
-      // Groups make their links only after the meeting, so every other link is dropped.
+      // Only control links are made during the meeting. Any other link is dropped, because groups
+      // make their links later.
       if (event.key.purpose != Purpose::control) continue;
       auto& control = met_.controls[event.peer.index()];
       if (!control) --missing_;
@@ -370,7 +372,7 @@ class Meeting {
   const MeetingOptions& o_;
   const Clock::time_point begun_;
   const milliseconds time_;           ///< MCCL_CONNECT_TIMEOUT.
-  const milliseconds last_answers_;   ///< Part of time_ that is reserved; see kLastAnswers.
+  const milliseconds last_answers_;   ///< Time reserved within time_; see kLastAnswers.
   const Clock::time_point deadline_;  ///< Deadline of every wait; see kLastAnswers.
   std::string host_;
   std::size_t here_ = 1;  ///< Number of ranks on this host.

@@ -45,7 +45,7 @@ struct MeetingOptions {
   int bell_pipe = -1;                ///< Descriptor through which neighbours wake this rank.
   std::shared_ptr<Wiring> wiring;    ///< Null if all ranks reach each other directly.
   std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, this host's RDMA library is used.
-  bool has_gpus = false;                          ///< True if this rank has GPUs.
+  bool has_gpus = false;
   /// Returns the job's key, on which the ranks agree through `store`. Entries of this `store` are
   /// visible only to this run of the job.
   std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;

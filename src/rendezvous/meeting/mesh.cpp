@@ -28,8 +28,9 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// DialRequest::stagger of a pair with several rails. It is longer than kStagger, so that a slow
-/// start of the peer does not move a rail to another path.
+/// DialRequest::stagger for a pair with several rails: time for which a rail's own path may hang
+/// before another path is tried too. It is longer than kStagger, so that a peer that starts slowly
+/// does not move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
 /// Maximum number of rails of a pair, however many cables it has.
@@ -195,8 +196,8 @@ std::vector<Address> Mesh::addresses_of_peers() const {
   return found;
 }
 
-/// Makes a link of an authenticated connection. Logs the connection with its number in the order of
-/// establishment.
+/// Makes a link from an authenticated connection. Logs the connection with its number in the order
+/// of establishment.
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();
   if (socket.secure()) socket.secure()->use(outbox_);

@@ -127,7 +127,7 @@ class Mesh final : public transport::Transport {
   std::map<int, std::size_t> taken_;
   /// This rank's addresses, one per rail, if the user listed them; otherwise empty.
   std::vector<transport::tcp::Address> listed_;
-  /// Sends the bytes that encrypted links have accepted and the kernel has not taken yet.
+  /// Sends the bytes that encrypted links have accepted, but that the kernel has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
   std::uint64_t connections_ = 0;  ///< Number of established connections.
   bool are_meeting_ = true;

@@ -94,7 +94,7 @@ class NeighbourSearch {
     bool introduced = false;
   };
   struct Introduced {
-    int rank = -1;  // -1 if the introduction is invalid
+    int rank = -1;
     std::vector<Descriptor> passed;
   };
 
