@@ -99,7 +99,7 @@ class Incarnation final : public Store {
   const std::chrono::milliseconds slice_;  ///< Interval between calls of look() during a wait.
   std::string name_;
   std::function<void()> watch_;
-  std::atomic<bool> knows_failure_ = false;  ///< True if this rank knows of another rank's failure.
+  std::atomic<bool> knows_failure_ = false;
   /// True if the store has ended because rank 0's process has ended. Another request would wait
   /// until the rank 0 of a later run serves a store.
   std::atomic<bool> store_ended_ = false;

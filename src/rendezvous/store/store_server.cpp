@@ -126,8 +126,8 @@ class ServedStore final : public Store {
         }
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      // Look again for all clients: a client that was served earlier in this pass may wait for a
-      // key that another client has set since.
+      // Check all clients that wait for a key: another client, which was served later in this pass,
+      // may have set that key.
       for (Client& client : clients_) look_again(client, now);
       // If reserved bytes were given back, a client may be waiting for them, so serve all clients
       // again immediately.

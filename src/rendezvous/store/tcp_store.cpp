@@ -107,7 +107,7 @@ void check_same_host(const std::string& address, int rank) {
   try {
     found = transport::tcp::resolve(where.host, where.port);
   } catch (const InvalidArgument&) {
-    return;  // This is no error, because the name may become resolvable later.
+    return;  // An unknown name is no error: it may become resolvable later.
   }
   const auto interfaces = transport::tcp::list_interfaces();
   const auto is_here = [&](const Address& each) {

@@ -21,8 +21,8 @@ namespace mccl::rendezvous {
 struct Entrance {
   /// Location of the store, for error messages: "at " and its address, or the path to it.
   std::string name;
-  std::string advice;           ///< Advice if no attempt was answered.
-  std::string advice_when_met;  ///< Advice if a connection was accepted, but its handshake failed.
+  std::string advice;           ///< Advice for errors if no attempt was answered.
+  std::string advice_when_met;  ///< Advice for errors after a failed handshake.
   /// Returns the addresses to dial. Called at every attempt, because names may resolve differently
   /// later. Throws PeerError if further attempts are useless. After any other Error, the caller
   /// tries again.
@@ -32,7 +32,6 @@ struct Entrance {
   std::optional<FirstHop> through = {};
 };
 
-/// Bounds on the clients of a store.
 struct StoreLimits {
   /// Maximum number of clients: several for each rank of a large job.
   std::size_t clients = std::size_t{1} << 14;
