@@ -24,9 +24,9 @@ enum class Topology {
 
 struct TopologyChoice {
   Topology shape = Topology::none;
-  std::string backend;           ///< Backend for the hostfile; empty if no backend fits.
-  std::vector<int> order;        ///< Host indices in the order of the hostfile.
-  std::vector<CableLink> links;  ///< The chosen cables.
+  std::string backend;     ///< Backend for the hostfile; empty if no backend fits.
+  std::vector<int> order;  ///< Host indices in the order of the hostfile.
+  std::vector<CableLink> links;
   std::vector<Wire> networks;
   std::vector<Finding> findings;
 };

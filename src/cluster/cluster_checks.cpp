@@ -84,8 +84,8 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   }
 }
 
-/// Finds pairs of addresses with different prefix lengths where one address is in the network of
-/// the other, but not vice versa.
+/// Finds two addresses of which only one lies in the network of the other, because their prefix
+/// lengths differ.
 void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
   struct Place {
     std::string text;
@@ -113,8 +113,8 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
   }
 }
 
-/// Returns a text that differs between any two machines. Empty if no cabled interface of the host
-/// has a known MAC address.
+/// Returns a text that is equal for one machine under two names, but differs between machines.
+/// Empty if no cabled interface of the host has a known MAC address.
 std::string identity_of(const HostFacts& host) {
   std::string identity;
   for (const Interface& interface : host.interfaces) {

@@ -65,8 +65,8 @@ constexpr std::size_t kMostEntries = 10'000;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;
 constexpr const char* kAnyKey = "*";
 
-/// Returns facts that show the expected type of every value: each list has one entry, each map has
-/// the key kAnyKey, and limits are unlimited.
+/// Returns example facts, whose JSON shows the expected type of every value: each list has one
+/// entry, each map has the key kAnyKey, and limits are unlimited.
 json example_of_facts() {
   HostFacts facts;
   for (Limit* limit :
@@ -171,8 +171,8 @@ json json_of(const HostFacts& facts) { return facts; }
 
 HostFacts read_facts(const std::string& host, const json& said) {
   static const json kExample = example_of_facts();
-  // Receives the checked values and the findings: first the findings of this parse, then those that
-  // the host reported.
+  // Collects the checked values and the findings: first the findings of this function, then those
+  // that the host reported.
   HostFacts noted;
   noted.host = host;
   json valid = said;

@@ -17,7 +17,8 @@ namespace mccl::cluster {
 namespace {
 
 constexpr long kFewFiles = 1024;
-/// Free space in /dev/shm, in KiB, below which a warning is added: the default size of Docker.
+/// Free space in /dev/shm, in KiB, below which a warning is added. 64 MiB is the size of /dev/shm
+/// in a container of Docker, if no other size is set.
 constexpr long kLittleShared = 64L << 10;
 /// Limit of locked memory, in KiB, below which a problem is reported.
 constexpr long kLittleLocked = 64L << 10;
@@ -237,7 +238,7 @@ std::string without_escapes(std::string_view text) {
   return plain;
 }
 
-/// True for words such as "NV18"; false for other words such as "NVMe".
+/// True for nvidia-smi's words for NVLink, such as "NV18".
 bool is_nvlink(const std::string& cell) {
   return cell.starts_with("NV") && cell.size() > 2 &&
          cell.find_first_not_of("0123456789", 2) == cell.npos;
@@ -350,7 +351,7 @@ Matrix gpu_matrix(std::string_view text, std::size_t count) {
     const auto number = parse_integer(words[0].substr(3));
     if (!number || *number < 0 || static_cast<std::size_t>(*number) >= count) continue;
     const auto row = static_cast<std::size_t>(*number);
-    // The heading also begins with "GPU0", but has no "X" on the diagonal.
+    // Skip the heading, whose first word is "GPU0", too, but which has no "X" on the diagonal.
     if (words[row + 1] != "X") continue;
     matrix[row].assign(words.begin() + 1, words.begin() + 1 + static_cast<std::ptrdiff_t>(count));
   }

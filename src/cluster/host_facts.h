@@ -33,7 +33,7 @@ struct Interface {
   /// IPv4 addresses, then IPv6 addresses that are neither temporary nor link-local.
   std::vector<Network> addresses;
   std::vector<std::string> link_local;  ///< IPv6 link-local addresses.
-  std::string bridge;                   ///< The bridge of which the interface is a member.
+  std::string bridge;                   ///< Name of the interface's bridge, if any.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
   std::string rdma;                     ///< The interface's RDMA device, if any.
   /// Value of Linux's rp_filter setting. If it is 1, Linux drops a packet if a reply to it would

@@ -79,7 +79,7 @@ Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> 
 /// True if the interfaces have different addresses in a common network.
 bool same_network(const Interface& a, const Interface& b);
 
-/// Adds each of `links` whose two ends are both absent from `joined`.
+/// Adds to `joined` each of `links` whose two ends are both absent from `joined`.
 void add_links(Connectivity& joined, std::span<const CableLink> links);
 
 /// Returns the sum of the rates of each pair's cables. A cable of unknown rate counts as fast as

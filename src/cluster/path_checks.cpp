@@ -17,13 +17,13 @@ namespace {
 /// does not fill a fast link.
 constexpr int kFastLink = 10'000;
 constexpr double kEnough = 0.5;         ///< A path is slow below this share of its nominal rate.
-constexpr double kEnoughOfFast = 0.25;  ///< The same for nominal rates above kFastLink.
-/// A path whose hardware reports no rate is slow if its measured rate is less than the median of
-/// all such paths, divided by this number.
+constexpr double kEnoughOfFast = 0.25;  ///< Share for nominal rates above kFastLink.
+/// An unrouted path whose hardware reports no rate is slow if its measured rate is less than the
+/// median rate of all such paths, divided by this number.
 constexpr double kFarFromOthers = 6;
 constexpr double kLongLatency = 2e-3;  ///< Latency above which a note is added, in seconds.
 
-/// Returns the instructions to open the ports of a job on the host.
+/// Returns instructions to open the ports of a job on the host.
 std::string open_ports(const HostFacts& host, const InterfacePath& path) {
   if (host.system == System::macos)
     return fmt::format(
@@ -46,9 +46,8 @@ const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const Inte
   return found == paths.end() ? nullptr : &*found;
 }
 
-/// States whether a cable or a network joins two ends, A and B. `others`: A and B are not joined,
-/// but at least one of them is joined to another end. `unknown`: neither A nor B is joined to any
-/// end.
+/// `each_other`: a cable or a network joins the ends A and B. `others`: A and B are not joined, but
+/// at least one of them is joined to another end. `unknown`: neither is joined to any end.
 enum class Hearing { unknown, each_other, others };
 
 Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {

@@ -35,8 +35,8 @@ void add_paths(std::vector<InterfacePath>& paths, const End& from, const Interfa
   }
 }
 
-/// Adds a routed path to each address of the host `there`. Used for two hosts without a common
-/// network, as is usual in clouds.
+/// Adds a routed path from host `from` to each address of host `to`, whose facts are `there`. Used
+/// for two hosts without a common network, as is usual in clouds.
 void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
     if (!takes_part(interface)) continue;
@@ -52,7 +52,6 @@ void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const
   }
 }
 
-/// Returns all paths from one host to another.
 std::vector<InterfacePath> paths_between(std::span<const HostFacts> hosts, int from, int to) {
   std::vector<InterfacePath> paths;
   for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {

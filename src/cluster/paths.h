@@ -46,8 +46,8 @@ struct InterfacePath {
 std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
 
 /// Returns one value per path: true if the measured rate is much lower than the hardware's rate.
-/// The rate of a path whose hardware reports no rate is compared with the median rate of all such
-/// paths.
+/// The rate of an unrouted path whose hardware reports no rate is compared with the median rate of
+/// all such paths.
 std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
 
 /// Returns a table with one line per path, for people. If there are very many paths, shows only

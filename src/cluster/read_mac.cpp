@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostNesting = 16;  ///< Maximum depth of a chain of docks.
+constexpr int kMostNesting = 16;  ///< Computers behind more docks than this are ignored.
 constexpr std::size_t kMostPorts = 256;
 constexpr std::size_t kMostInterfaces = 4096;
 constexpr std::size_t kMostAddresses = 128;
@@ -60,7 +60,7 @@ void find_peers(const json& items, const std::string& own, int depth,
   }
 }
 
-/// Returns the receptacle of a bus; null for an internal bus, which has none.
+/// Returns the receptacle (socket for a cable) of a bus; null for an internal bus, which has none.
 const json* receptacle_of(const json& bus) {
   for (const auto& [key, value] : bus.items())
     if (key.starts_with("receptacle_") && key.ends_with("_tag") && value.is_object()) return &value;

@@ -20,11 +20,12 @@ std::string command_to_remove(System system, const std::string& interface,
 std::string command_to_show(System system, const std::string& interface);
 std::string command_to_count(System system, const std::string& interface);
 
-/// A command for one host, and the command that undoes it.
+/// A command for one host, and the command that undoes it. Both begin with sudo if the user of the
+/// host is not root.
 struct SetupStep {
   int host = 0;
-  std::string command;  ///< Command to run; begins with sudo if the user is not root.
-  std::string undo;  ///< Command that undoes `command`; begins with sudo if the user is not root.
+  std::string command;
+  std::string undo;
 };
 
 /// Returns a step with these commands. If the host's user is not root, adds sudo to both.

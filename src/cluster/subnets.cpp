@@ -27,8 +27,9 @@ class NetworkSet {
     std::string by;
   };
 
-  /// Ignores networks wider than any private network, because they are default routes, such as
-  /// 0.0.0.0/1 and 128.0.0.0/1 of a VPN.
+  /// Adds the network, unless an entry contains it. Removes the entries that lie in it. Ignores
+  /// networks wider than any private network, because they are default routes, such as 0.0.0.0/1
+  /// and 128.0.0.0/1 of a VPN.
   void add(const Network& network, std::string by) {
     const Network base = network.base();
     if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;

@@ -21,7 +21,7 @@ struct Addressed {
   const Network& of(int host) const { return link.a.host == host ? a : b; }
 };
 
-/// Options of give_addresses(): the range for new networks, and further addresses to avoid.
+/// Options of give_addresses().
 struct SubnetChoice {
   /// Facts of further machines whose addresses must not be used, such as the one that runs mccl.
   std::span<const HostFacts> others = {};
