@@ -52,8 +52,8 @@ std::vector<Address> resolved(const std::string& host, std::uint16_t port, const
 
 }  // namespace
 
-/// Returns a request without a deadline. The dials of the search are dropped when the ranks have
-/// agreed, or by close().
+/// Returns a request to dial `to`. It needs no deadline, because the dials of the search are
+/// dropped when the ranks have agreed, or by close().
 DialRequest Discovery::request_for(int peer, std::size_t index, const Address& to,
                                    Clock::time_point not_before) const {
   return {.self = self_,

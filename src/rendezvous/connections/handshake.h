@@ -66,7 +66,7 @@ struct Party {
 
 enum class Refusal : std::uint8_t {
   none,
-  noise,     ///< The bytes are not this protocol.
+  noise,     ///< The received bytes are not this protocol.
   version,   ///< The peer uses another protocol version.
   proof,     ///< The peer does not know the job key, or the bytes were altered.
   rank,      ///< The peer is a member of the job, but not the rank that the dialer meant.
