@@ -130,7 +130,7 @@ std::string identity_of(const HostFacts& host) {
 constexpr std::string_view kNccl = "nvidia-nccl-";
 
 struct Installed {
-  std::string package;  ///< The name that pip uses.
+  std::string package;  ///< Name of the package in pip.
   std::string version;
 };
 

@@ -41,9 +41,10 @@ CableLink link_between(std::span<const HostFacts> hosts, End a, End b) {
   return link;
 }
 
-/// Returns an unjoined port that `one` reports as its peer and that reports `one` as its own peer.
-/// Returns end() if there is none. Linux reports the UUID of the computer rather than the port, so
-/// several ports may match. A port that exchanged discovery messages with `one` is preferred.
+/// Returns a port that has no link yet, that `one` reports as its peer, and that reports `one` as
+/// its own peer; end() if there is none. Linux reports the UUID of the computer rather than the
+/// port, so several ports may match. A port that exchanged discovery messages with `one` is
+/// preferred.
 std::vector<PortEnd>::iterator other_end_of(const PortEnd& one, std::vector<PortEnd>& sockets,
                                             std::span<const Heard> heard) {
   const auto hears = [&](const PortEnd& other) {

@@ -91,7 +91,8 @@ class Search {
 
   /// Returns a lower bound on the number of further cables that are missing in any ring that begins
   /// with the path. Every free host needs two neighbours among the free hosts and the two ends of
-  /// the path. Each end needs one free neighbour. A cable serves two hosts.
+  /// the path. Each end needs one free neighbour. A cable serves two hosts, so the bound is half
+  /// the number of missing neighbours.
   std::size_t least_missing(std::size_t start, std::size_t end) const {
     Vertices open = free_;
     open.set(start).set(end);
