@@ -59,8 +59,8 @@ Command add(CLI::App& program);
 namespace doctor {
 Command add(CLI::App& program);
 }
-/// Forwards a port of a host to torch's store. `mccl launch` starts this command on hosts that may
-/// be unable to reach the host of rank 0.
+/// Forwards connections at a port of this host to torch's store. `mccl launch` starts this command
+/// on hosts that may be unable to reach the host of rank 0.
 namespace forward {
 Command add(CLI::App& program);
 }

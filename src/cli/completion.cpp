@@ -29,7 +29,7 @@ constexpr const char* kFooter =
 enum class Takes { nothing, text, file, folder };
 
 struct Flag {
-  std::vector<std::string> names;  ///< Names with their dashes.
+  std::vector<std::string> names;  ///< All names of the flag, with their dashes.
   std::string value;               ///< Placeholder in the help, such as LIST.
   std::string about;               ///< Description, in one line.
   Takes takes = Takes::nothing;

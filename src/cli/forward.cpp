@@ -73,7 +73,8 @@ bool has_answered(const Socket& connection) {
   return error == 0 || error == ECONNREFUSED;
 }
 
-/// Listens at the port `wanted` of 127.0.0.1, or at any free port if that port is taken.
+/// Listens at the port `wanted` of 127.0.0.1, or at any free port if that port is taken. Throws
+/// Error if it cannot listen.
 Listener listen_at(std::uint16_t wanted) {
   const Address here = *Address::parse_numeric("127.0.0.1", wanted);
   try {
@@ -135,7 +136,8 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
     Watch watch;
     bool waits = false;
     for (std::size_t i = 0; i < dialled.size(); ++i) {
-      // Earlier addresses are preferred as long as they may still answer.
+      // Earlier addresses are preferred: until `limit`, a later address is returned only if all
+      // earlier ones have failed.
       if (answered[i] && !waits) return addresses[i];
       if (answered[i] || !dialled[i]) continue;
       waits = true;
@@ -158,13 +160,11 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
 /// first answer, the relay connects again and sends everything again that the client has sent.
 class Relay {
  public:
-  /// Listens at the port `wanted`, or at any free port if that port is taken. Throws Error if it
-  /// cannot listen.
   Relay(std::uint16_t wanted, std::string socket)
       : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
 
   std::uint16_t port() const { return listener_.address().port(); }
-  /// Relays until standard input ends.
+  /// Relays connections until standard input ends.
   void run() {
     bool ends = false;
     while (!ends) {
@@ -187,7 +187,7 @@ class Relay {
     Descriptor onward;
     std::string to_client;
     std::string to_onward;
-    std::string unanswered;  ///< Everything that the client has sent before the first answer.
+    std::string unanswered;  ///< Bytes that the client sent before the server's first answer.
     bool answered = false;
     bool over = false;
     Clock::time_point retry_at = {};
@@ -211,7 +211,7 @@ class Relay {
       watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
     if (!pair.to_onward.empty()) {
       watch.on(pair.onward.get(), POLLOUT, [&pair] {
-        // read_onward() handles the failure, because the failed socket becomes readable.
+        // After a failure, poll(2) reports the socket as readable, and read_onward() closes it.
         if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
       });
     }

@@ -88,8 +88,8 @@ std::string unknown_command(int argc, char** argv, const std::vector<Command>& c
                      advice);
 }
 
-/// If the command starts another program, stores the words of that program in `command->program`.
-/// Returns the number of words at the start of `argv` that CLI11 must parse.
+/// If the command starts another program, stores that program's name and arguments in
+/// `command->program`. Returns the number of words at the start of `argv` that CLI11 must parse.
 int take_program(int argc, char** argv, const Command* command) {
   if (command == nullptr || command->program == nullptr) return argc;
   const std::size_t flags = end_of_flags(*command->app, {argv + 2, argv + argc});

@@ -138,10 +138,10 @@ int ranks_per_node(const PlanFlags& flags) {
 struct Basis {
   schedule::Facts facts;
   std::string origin;
-  Cabling cabling = {};  ///< The cables in the file of --links.
+  Cabling cabling = {};  ///< The cables that the file of --links describes.
 };
 
-/// Combines the measured facts with the nodes that the flags give.
+/// Replaces the nodes of the measured facts with `nodes`, which follow from the flags.
 Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
   const bool shares = !measured.nodes.empty();
   const bool one_node = std::ranges::all_of(nodes, [](int node) { return node == 0; });
@@ -185,8 +185,8 @@ Basis basis_of(const PlanFlags& flags, const std::optional<schedule::Facts>& mea
                                                           facts.bytes_per_s);
     }
   }
-  // Without a shared-memory window, ranks communicate only through links, as in a job that finds no
-  // memory for a window.
+  // Ranks without a shared-memory window communicate only through links, even on one node. The
+  // cost model expresses this by empty `nodes`.
   if (facts.window_bytes == 0) facts.nodes.clear();
   if (facts.nodes.empty()) facts.window_bytes = 0;
   if (flags.algorithm != "auto") {
@@ -212,7 +212,7 @@ void check_links(const PlanFlags& flags) {
   }
 }
 
-/// Explains what --compression auto has chosen.
+/// Describes the choice of --compression auto, and gives the reason.
 std::string_view auto_text(const Question& question) {
   if (question.compression.if_faster) return "in bf16, which is predicted to be faster";
   return question.dtype == DType::f32 ? "exact: bf16 would not be faster"

@@ -265,7 +265,8 @@ int run_probe(bool as_macos) {
   const auto agent = std::make_unique<Agent>(as_macos);
   for (std::string line; std::getline(std::cin, line);)
     agent->obey(parse_json(line, "standard input of mccl probe", "a request"));
-  // The requesting command has ended, so nothing would read the results of tests that still run.
+  // The requesting command has ended and reads no more results, so this process exits without
+  // waiting for tests that still run.
   std::fflush(stdout);
   std::_Exit(kGood);
 }

@@ -83,7 +83,8 @@ Shown shown(std::vector<RankAnswer> answers, const StatusFlags& flags) {
   return shown;
 }
 
-/// Returns the exit status for the health of the jobs in the last survey.
+/// Prints one survey or, with --follow, surveys until no rank is left. Returns kGood if all jobs of
+/// the last survey were healthy, else kFailed.
 int run_status(const StatusFlags& flags) {
   std::vector<RankAnswer> answers = survey(flags.pid);
   if (answers.empty()) {
@@ -102,7 +103,7 @@ int run_status(const StatusFlags& flags) {
     try {
       answers = survey(flags.pid);
     } catch (const InvalidArgument&) {
-      break;  // The process `flags.pid` has ended.
+      break;  // survey() throws this once the process `flags.pid` has ended.
     }
   }
   return health == Health::healthy ? kGood : kFailed;
