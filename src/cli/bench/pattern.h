@@ -49,7 +49,7 @@ inline constexpr Most kMostRounded = 4096;
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most = kNoLimit);
 /// Result of the reduction of all ranks' contributions.
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most = kNoLimit);
-/// Data for a call that only moves data. Each `source` has different data.
+/// Data for a call that only moves data. Different values of `source` give different data.
 Pattern message(DType dtype, std::uint64_t source);
 
 inline constexpr double kPremulFactor = 2;

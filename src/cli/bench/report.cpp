@@ -10,7 +10,7 @@
 namespace mccl::cli::bench {
 namespace {
 
-/// Keeps the keys in the order in which they are written here.
+/// Keeps keys in the order of their insertion; nlohmann::json would sort them.
 using Json = nlohmann::ordered_json;
 
 template <typename T>

@@ -41,13 +41,13 @@ struct Row {
   DType dtype = DType::f32;
   std::optional<ReduceKind> op;
   std::optional<int> root;
-  /// The halves that were measured. A half is empty if the routine does not have that form, or if
-  /// the requested algorithm does not support it.
+  /// The halves that were measured. A half is empty if the routine or the requested algorithm does
+  /// not support it.
   std::optional<Measurement> out_of_place;
   std::optional<Measurement> in_place;
-  std::optional<Sent> sent;  ///< Set if sums may be rounded.
-  /// The algorithm that ran instead of the requested one, if the requested one does not support a
-  /// half of the row; that half is not measured. Otherwise empty.
+  std::optional<Sent> sent;  ///< Set if a codec may round the sums and `instead` is empty.
+  /// Empty if the requested algorithm supports the row. Otherwise, the algorithm that ran in its
+  /// place; a half that the requested algorithm does not support is not measured.
   std::string instead = {};
 };
 
@@ -83,7 +83,7 @@ std::string heading(Routine routine, bool may_be_rounded = false);
 /// Returns the line of the table for `row`.
 std::string row_text(const Row& row);
 /// Returns the calls that the requested algorithm does not support, separated by commas. Empty if
-/// it supports all calls.
+/// there are no such calls.
 std::string calls_refused(const std::vector<Row>& rows);
 /// Returns a title, and a line for each row with `sent`: the bytes sent with the codec and without
 /// it. Empty if no row has `sent`.

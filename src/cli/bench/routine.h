@@ -35,7 +35,7 @@ struct RoutineInfo {
   std::string_view name;
   bool reduces = false;
   bool rooted = false;
-  /// True if a row's size counts the parts of all ranks together.
+  /// True if a call has one part per rank. A row's size is then the size of all parts together.
   bool in_parts = false;
   bool out_of_place = true;
   bool in_place = true;
@@ -54,7 +54,8 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
 /// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M. Without a factor, the sizes
-/// of a range double. Keeps the order of the text. Throws InvalidArgument for any other text.
+/// of a range double. Returns the sizes in the order of the text. Throws InvalidArgument for any
+/// other text.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
@@ -69,8 +70,8 @@ struct CallSize {
   std::size_t bytes = 0;  ///< Size of the whole operation, in bytes.
 };
 
-/// Returns the largest call of at most `bytes` bytes; all zeros for a barrier. If `bytes` is too
-/// small, the call has one element, or one per rank if the routine has parts.
+/// Returns the size of the largest call of at most `bytes` bytes; all zeros for a barrier. If
+/// `bytes` is too small, the call has one element, or one per rank if the routine has parts.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 /// Options of a run of `mccl bench`. They must be equal on all ranks.

@@ -144,7 +144,7 @@ class Run {
     return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
   }
 
-  /// True if the requested algorithm ran, or if none was requested. Also true for messages and in a
+  /// True if the requested algorithm ran, or if none was requested. Also true for sendrecv and in a
   /// group of one rank, where there are no algorithms to choose from.
   bool is_wanted(std::string_view algorithm) const {
     return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||
@@ -223,7 +223,7 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   launch::RunOptions options;
   options.command = command;
   options.inherited = process_environment();
-  // The hostfile lists the ranks of an outer job, and not those that are started here.
+  // An inherited MCCL_HOSTFILE lists the ranks of an outer job, not those that are started here.
   options.inherited.erase("MCCL_HOSTFILE");
   options.inherits_streams = true;
   options.grace = kGraceHere;

@@ -74,14 +74,15 @@ class Trial {
   void run(const CallOptions& options = kBlocking) const;
   /// Returns the number of wrong elements in this rank's output, after one fill() and one run().
   std::uint64_t wrong() const;
-  /// Returns Measurement::error of this rank. Only for sums of floats.
+  /// Returns the largest error in this rank's output (see Measurement::error). Only for sums of
+  /// floats.
   double error() const;
 
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
-  /// Returns the `source` for which message() is the correct content of part `part` of the output.
-  /// Not for reductions.
+  /// Returns the `source` with which message() returns the correct data of part `part` of the
+  /// output. Not for reductions.
   std::uint64_t source_of(int part) const;
   /// Returns the index, in the result of the whole reduction, of the first element of this rank's
   /// output.
