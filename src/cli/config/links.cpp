@@ -97,8 +97,8 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
   }
 }
 
-/// Times the links between hosts on which no ranks run. In the results of all other links, `tried`
-/// is false.
+/// Times the links between hosts on which no ranks run. All other links are not timed, and their
+/// results have `tried` set to false.
 std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                                        const std::vector<LinkTest>& tests) {
   const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
@@ -160,7 +160,8 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                          "without mccl probe, cables without addresses are not found, and no link "
                          "is tested"));
   add(found.findings, check_calls(facts, calls));
-  // If the result is incomplete, there may be cables whose discovery messages did not arrive.
+  // If not all hosts are joined, a cable may exist whose discovery messages did not arrive.
+  // check_silence() lists the interfaces that exchanged no messages.
   const bool whole = found.choice.shape != Topology::none && found.choice.findings.empty() &&
                      !(calls.heard.empty() && facts.size() > 1);
   if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));

@@ -24,7 +24,7 @@ struct ConfigFlags {
   bool auto_setup = false;
   bool sure = false;  ///< True if --yes is given: the user is not asked for consent.
   bool persist = false;
-  std::string subnet;  ///< Range for new networks; empty for the private ranges.
+  std::string subnet;  ///< Address range of new networks; empty for the private ranges.
   int revert_after_s = 30;
   bool dot = false;
   bool svg = false;
@@ -40,8 +40,8 @@ struct Discovered {
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
-/// Returns an address of each host on an interface without a discovered cable, or an empty string
-/// if the host has no such address. Indexed by host.
+/// Returns, for each host, the address of an interface at which no cable was found. Empty for a
+/// host without such an address.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 
