@@ -19,7 +19,7 @@ using cluster::InterfacePath;
 using cluster::Severity;
 using hosts::LinkTest;
 
-/// Number of ports that are tried on each host.
+/// Number of ports of each host to which connections are tested.
 constexpr std::size_t kPorts = probe::kPortRanges.size();
 /// Size of a packet that every network carries, in bytes.
 constexpr int kSmallPacket = 576;
@@ -97,8 +97,8 @@ void measure(hosts::Inquiry& inquiry, const std::vector<InterfacePath*>& paths,
   }
 }
 
-/// True for an IPv6 path if a working IPv4 path joins the same ends. Such an IPv6 path is not
-/// measured, because the rate of a cable does not depend on the addresses.
+/// True for an IPv6 path if a working IPv4 path joins the same two interfaces. Such an IPv6 path is
+/// not measured, because the rate of a cable does not depend on the IP version.
 bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePath& path) {
   return path.is_ipv6() && std::ranges::any_of(paths, [&](const InterfacePath& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&

@@ -27,11 +27,11 @@ struct Report {
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
-  std::chrono::seconds longest{120};  ///< No measurement starts after this time.
+  std::chrono::seconds longest{120};  ///< Duration after which no measurement starts.
 };
 
-/// Tests the paths between the hosts of the inquiry. All hosts must have been reached. Adds a
-/// finding for each host whose probe does not listen.
+/// Tests the paths between the hosts of the inquiry. All hosts must have been reached. The
+/// result has a finding for each host whose probe does not listen.
 Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
 
 }  // namespace mccl::cli::doctor

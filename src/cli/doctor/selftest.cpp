@@ -180,7 +180,7 @@ struct Outcome {
   int status = 0;
   double seconds = 0;
   std::string output;  ///< At most the last kMostOutput bytes of the trial's output.
-  json result;         ///< The trial's JSON result.
+  json result;
 };
 
 std::string_view word_of(Outcome::Kind kind) {

@@ -20,7 +20,8 @@ struct SelftestCase {
   /// File to which the program writes its JSON result. Empty if it writes the result to standard
   /// output, or writes no result.
   std::string result_file;
-  double bound_gbs = 0;  ///< Best possible rate, in GB/s; 0 if the JSON result contains it.
+  /// Best possible rate, in GB/s. If 0, the bounds in the JSON result are used.
+  double bound_gbs = 0;
 };
 
 /// The machine that the trials run on.
@@ -37,7 +38,7 @@ struct ThisMachine {
 struct Others {
   std::vector<std::string> flags;     ///< Flags of mccl launch; empty if no hosts were named.
   std::vector<std::string> programs;  ///< Paths of mccl on the hosts, without duplicates.
-  double bound_gbs = 0;               ///< Measured rate of the slowest pair of hosts, in GB/s.
+  double bound_gbs = 0;  ///< Rate of the slowest pair of hosts, in GB/s; 0 if not measured.
   /// Lowest total rate of a host's active RDMA devices, in GB/s. Absent if a host has no active
   /// RDMA device.
   std::optional<double> rdma_gbs;
