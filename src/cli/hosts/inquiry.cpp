@@ -80,7 +80,7 @@ struct Inquiry::Line {
   json request;                 ///< The request for the host's facts; sent once the probe runs.
   bool is_missing = false;      ///< True if the host has no mccl.
   std::string program;          ///< Path of the host's mccl; empty until it is found.
-  std::string busy;             ///< The program that the probe last reported as running.
+  std::string busy;             ///< The last program that the probe started to gather facts.
   bool told = false;            ///< True once the host has reported all its facts.
   bool other_build = false;     ///< True if the host's probe uses another protocol.
   std::size_t heard_bytes = 0;  ///< Number of bytes received before the facts were complete.

@@ -52,7 +52,8 @@ using Messages = std::vector<std::vector<nlohmann::json>>;
 
 class Inquiry {
  public:
-  /// Functions that wait throw Error if one of `signals` asks the program to end.
+  /// gather(), start_probes(), probe() and call() throw Error if one of `signals` asks the program
+  /// to end.
   Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Say say);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;

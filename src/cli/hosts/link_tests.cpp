@@ -150,13 +150,14 @@ std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, i
   for (const auto& [a, b] : pairs) players = std::max({players, a + 1, b + 1});
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
-  // If every host is paired with every other host, consecutive pairs of this order fill a round.
+  // The pairs of one tournament round follow each other, so that the loop below can place them in
+  // the same round.
   std::ranges::stable_sort(order, {}, [&](std::size_t i) {
     const auto& [a, b] = pairs[i];
     return std::tuple(tournament_round(players, a, b), a > b);
   });
   std::vector<std::vector<std::size_t>> rounds;
-  std::vector<std::vector<bool>> busy;  // Indexed by round and host.
+  std::vector<std::vector<bool>> busy;  // True if the host has a pair in the round; [round][host].
   for (const std::size_t i : order) {
     const auto a = static_cast<std::size_t>(pairs[i].first);
     const auto b = static_cast<std::size_t>(pairs[i].second);

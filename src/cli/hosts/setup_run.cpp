@@ -67,7 +67,6 @@ class HostShell {
     if (busy()) watch.at(limit_);
   }
 
-  /// Reaps the shell if it has ended.
   void collect() { session_.collect(); }
 
   bool busy() const { return job_ && !status_ && !session_.ended() && Clock::now() < limit_; }
@@ -116,7 +115,7 @@ class HostShell {
   Dialogue session_;
 };
 
-/// Returns scripts that start, renew and end the guards of hosts. Each host has a folder with a
+/// Builds scripts that start, renew and end the guards of hosts. Each host has a folder with a
 /// file `undecided`. The session renames this file to `kept`, or the guard renames it to
 /// `reverted`; the first rename decides whether the steps are kept. A rename takes no space, and a
 /// guard that does not find `kept` undoes the steps. So the steps are undone even if /tmp is full
@@ -201,8 +200,8 @@ class SetupRun {
     workers_[host] = std::make_unique<HostShell>(plan_.hosts[host], reaching_);
   }
 
-  /// Time limit of a job. During a job that takes longer than `revert_after`, the guard would undo
-  /// the steps.
+  /// Time limit of a job. It is at most `revert_after`: the guard is not renewed during a job, and
+  /// would undo the steps.
   std::chrono::seconds for_step() const { return std::min(kForStep, plan_.revert_after); }
 
   std::vector<HostJob> guards() const {

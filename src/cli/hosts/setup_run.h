@@ -18,8 +18,8 @@
 namespace mccl::cli::hosts {
 
 struct SetupResult {
-  std::string fault;  ///< Why the set-up failed. Empty: it succeeded.
-  /// True if all steps that were done before the fault are undone. False also if the outcome of a
+  std::string fault;  ///< The reason why the set-up failed; empty if it succeeded.
+  /// True if all steps that were done before the fault are undone. Also false if the outcome of a
   /// step is unknown, because its command never ended or the connection was lost.
   bool undone = true;
   std::set<std::string> alone;  ///< Unreachable hosts, whose guards undo their steps.
