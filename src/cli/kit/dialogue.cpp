@@ -262,7 +262,8 @@ Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with
     const bool again = captured.late || limits.grace == 0s;
     running.signal(again ? SIGKILL : SIGTERM);
     if (again) {
-      // If the program has started another process, that process may keep the streams open.
+      // Another process that the program has started may keep the streams open, so their end is
+      // not awaited.
       process.output.close();
       process.error.close();
     }

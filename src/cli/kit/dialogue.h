@@ -31,12 +31,12 @@ class Lines {
   std::span<char> space();
   /// Adds the first `bytes` bytes of space(), into which the caller has read, to the contents.
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// Takes all complete lines with their line ends. If there is no complete line, takes a piece of
-  /// the unfinished line once its length reaches kLongest.
+  /// Removes and returns all complete lines with their line ends. If there is no complete line,
+  /// does so with a piece of the unfinished line once its length reaches kLongest.
   std::string_view take_lines();
-  /// Takes everything up to the last whole character, so that an unfinished line can be shown.
+  /// Removes and returns all whole characters, so that an unfinished line can be shown.
   std::string_view take_characters();
-  /// Takes everything that is left, even an unfinished line.
+  /// Removes and returns the whole contents, even an unfinished line.
   std::string_view take_rest();
   bool empty() const { return begin_ == end_; }
 
@@ -106,7 +106,7 @@ class Dialogue {
   void end(int signal);
 
   bool ended() const { return state_ == State::ended; }
-  /// True if the process has not been started yet, because other logins are in progress.
+  /// True if the process waits for its first start.
   bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
   /// The first 8 KiB of standard error of the process that was started last.
   const std::string& complaint() const { return complaint_; }

@@ -49,7 +49,8 @@ struct Reaching {
 
 /// Starts a shell on this machine or on another host.
 ChildProcess start_shell(const Host& host, const Reaching& reaching);
-/// Raises the limit of open files for `shells` more shells. Throws Error if the system refuses.
+/// Raises the limit of open files so that `shells` more shells can be started. Throws Error if the
+/// system refuses.
 void make_room_for_shells(std::size_t shells);
 
 /// Decides when to retry a login that a server dropped because many logins arrived together. The
