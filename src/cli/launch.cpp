@@ -89,7 +89,7 @@ Hostfile hosts_of(const LaunchFlags& flags, const Variables& inherited) {
                          flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
 }
 
-/// Returns the backend that --backend or else the hostfile specifies, or `any`. Throws
+/// Returns the backend that --backend or else the hostfile specifies; `any` if neither does. Throws
 /// InvalidArgument if the name is unknown, or if the hosts' RDMA devices do not suffice for it.
 Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
   const std::string& path = flags.check.empty() ? flags.which.hostfile : flags.check;

@@ -72,7 +72,7 @@ transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) 
         const auto here = static_cast<std::uint16_t>(port > last ? 0 : port);
         return transport::tcp::Listener(Address::wildcard(family, here), 0);
       } catch (const transport::tcp::BindError& error) {
-        // Other errors, such as the lack of IPv6, do not mean that the port is taken.
+        // After other errors, such as a lack of IPv6, the loop tries the next address family.
         if (error.code == EADDRINUSE) break;
       }
     }

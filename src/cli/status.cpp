@@ -58,7 +58,7 @@ struct Shown {
   Health health = Health::healthy;
 };
 
-/// `answers` must not be empty.
+/// Formats one survey. `answers` must not be empty.
 Shown shown(std::vector<RankAnswer> answers, const StatusFlags& flags) {
   Shown shown;
   std::vector<RankReport> reports;

@@ -58,8 +58,8 @@ Finding no_network(std::span<const HostFacts> facts) {
           .cure = "give all hosts addresses in one network, or use --over cables"};
 }
 
-/// Chooses between cables of all kinds and a network. Not called if discover() has already chosen
-/// Thunderbolt cables.
+/// Chooses the connections of the job: cables of any kind, or a network. Not called if discover()
+/// has already chosen Thunderbolt cables.
 TopologyChoice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
                       const cluster::Connectivity& joined) {
   TopologyChoice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);

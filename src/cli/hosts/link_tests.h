@@ -17,7 +17,7 @@ struct LinkTest {
   int to = 0;
   std::string source;  ///< An address of `from`. Empty: any address.
   std::string target;
-  std::size_t port = 0;  ///< Index into the ports of `to`.
+  std::size_t port = 0;  ///< Index into Asked::ports of `to`.
 };
 
 struct Dialled {

@@ -129,10 +129,10 @@ class Signals {
 
   /// Returns a descriptor that becomes readable when a signal arrives.
   int descriptor() const;
-  /// Returns the signals that have arrived, each once.
+  /// Returns the signals that have arrived since the last call, each once.
   std::vector<int> take();
-  /// Takes the signals that have arrived. Throws Error if one of them asks the program to end; the
-  /// message ends with `consequence`.
+  /// Calls take(), and throws Error if one of the signals asks the program to end; the message ends
+  /// with `consequence`.
   void heed(std::string_view consequence = {});
 
  private:
