@@ -180,7 +180,7 @@ void Console::open_files(int ranks, const std::string& folder, const std::string
   log_folder_ = fmt::format("{}/{}", folder, name);
   std::error_code error;
   std::filesystem::create_directories(log_folder_, error);
-  // The link is replaced atomically, so that it exists at all times.
+  // The link "latest" is replaced atomically, so that it exists at all times.
   const std::string link = log_folder_ + "/latest";
   std::error_code ignored;
   std::filesystem::create_symlink(name, link, ignored);
@@ -300,8 +300,7 @@ void Input::read(bool at_terminal) {
   if (n > 0) {
     add({bytes.data(), static_cast<std::size_t>(n)});
   } else if (n == 0 && at_terminal) {
-    // Ctrl-D ends the current read but does not close the terminal, so it is passed on to the
-    // ranks.
+    // Ctrl-D ends this read but does not close the terminal, so Ctrl-D is passed on to the ranks.
     add({&kEndOfInput, 1});
   } else {
     end();

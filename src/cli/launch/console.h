@@ -52,7 +52,7 @@ class Writer {
   };
 
   void run();
-  /// Returns 0, or an errno.
+  /// Writes the whole text. Returns 0, or the errno of a failed write.
   static int write_all(const Piece& piece);
 
   Pipe room_ = make_pipe();
@@ -69,8 +69,8 @@ class Writer {
 enum class Prefix {
   none,
   all,
-  /// All lines, except on a terminal as long as only one rank has written: the program may then
-  /// draw on the terminal, which prefixes would disturb.
+  /// All lines. Exception: on a terminal, there are no prefixes until a second rank writes, because
+  /// prefixes would disturb a program that draws on the terminal.
   where_several_write,
 };
 
@@ -91,8 +91,8 @@ class Console {
   /// log folder contains that number. Throws InvalidArgument if a log file cannot be created.
   Console(int ranks, const ConsoleOptions& options, int restarts);
 
-  /// Writes whole lines, or a piece of a line that must be shown now. First ends any unfinished
-  /// line of another rank or stream.
+  /// Writes whole lines, or the beginning of a line that must be shown now. If the last output is
+  /// an unfinished line of another rank or stream, ends that line first.
   void put(int rank, OutputStream stream, std::string_view text);
   /// Writes a message of the launcher to standard error, on lines of its own.
   void say(std::string text);
@@ -109,7 +109,8 @@ class Console {
   void finish();
   /// The job's own log folder. Empty if there are no log files.
   const std::string& log_folder() const { return log_folder_; }
-  /// Writes a last message directly, bypassing the writers, which may be stuck. Does not block.
+  /// Writes a last message directly, because the threads of the Writers may be blocked. Does not
+  /// block.
   static void say_last(const std::string& text);
   /// Registers with `watch`, so that watch.wait() returns when full() or lost_output() may have
   /// changed.
@@ -121,7 +122,7 @@ class Console {
     bool is_terminal = false;
     std::shared_ptr<Writer> writer;
     std::optional<std::pair<int, OutputStream>>
-        open;  ///< The source of the unfinished line, if any.
+        open;  ///< Rank and stream of the unfinished line, if any.
   };
 
   Sink& sink(OutputStream stream) {
@@ -142,8 +143,8 @@ class Console {
   bool several_write_ = false;         ///< True once several ranks have written to a terminal.
   std::vector<std::string> prefixes_;  ///< Prefix of each rank's lines, indexed by rank.
   std::string log_folder_;
-  std::vector<Descriptor> files_;  ///< Indexed by rank. Empty if there is no log folder.
-  /// Indexed by rank; true if its log file ends in an unfinished line.
+  std::vector<Descriptor> files_;  ///< Log files, by rank. Empty if there is no log folder.
+  /// Indexed by rank; true if the rank's log file ends in an unfinished line.
   std::vector<bool> in_line_;
 };
 
@@ -157,9 +158,9 @@ class Input {
   /// The readers are numbered from 0 to `readers` - 1.
   explicit Input(std::size_t readers) : positions_(readers, 0), reading_(readers, true) {}
 
-  /// If wants_more(), registers standard input with `watch`. A process in the background of its
-  /// terminal must not read; for such a process, `watch` only wakes up after a second, so that the
-  /// caller checks again. `at_terminal`: standard input is a terminal.
+  /// If wants_more(), registers standard input with `watch`. In the background of the terminal,
+  /// reading would stop this process. Then `watch` only wakes up after a second, so that the caller
+  /// checks again. `at_terminal`: standard input is a terminal.
   void watch(Watch& watch, bool at_terminal);
   void add(std::string_view bytes);
   /// Records that add() will not be called again.
@@ -172,7 +173,8 @@ class Input {
   bool reading(std::size_t reader) const { return reading_[reader]; }
   /// True if the input has ended and the reader has taken all of it.
   bool exhausted(std::size_t reader) const;
-  /// True if some reader has taken all bytes, and no reader lags 64 MiB or more behind.
+  /// True if more bytes should be read: the input has not ended, some reader has taken all bytes
+  /// so far, and no reader lags 64 MiB or more behind.
   bool wants_more() const;
 
  private:
@@ -196,8 +198,8 @@ bool in_the_background();
 WindowSize terminal_size();
 void resize(const Descriptor& terminal, WindowSize size);
 
-/// While an object lives, the terminal passes every key to the reader, including Ctrl-C and Ctrl-D,
-/// and echoes nothing.
+/// While a RawKeys object exists, the terminal echoes nothing and passes every key, including
+/// Ctrl-C and Ctrl-D, to the process that reads from it.
 class RawKeys {
  public:
   RawKeys();

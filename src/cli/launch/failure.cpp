@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Shortest silence that is reported. The launcher sends a beat every second. A host answers each
-/// beat, but may answer late while it is busy.
+/// Shortest time without an answer from a host that counts as silence. The launcher sends a beat
+/// every second, and a busy host may answer late.
 constexpr auto kNotable = 3s;
 
 /// Returns the local time, such as "14:03:22".

@@ -71,7 +71,7 @@ class Contact {
  private:
   struct End {
     Time time;
-    Time answered;  ///< Time of the last answer before the end.
+    Time answered;  ///< Time of the host's last answer before the end.
     bool broken;    ///< True if ssh has ended.
     std::string complaint;
 

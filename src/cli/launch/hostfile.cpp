@@ -283,7 +283,7 @@ void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend 
   const bool ring = backend == Backend::jaccl_ring;
   if (!is_whole_table(hosts)) {
     if (mesh || ring) refuse_incomplete_table(where, hosts, backend);
-    return;  // Other backends do not read the table.
+    return;  // Only jaccl and jaccl-ring read the table.
   }
   refuse_devices_to_itself(where, hosts);
   const std::string of_mesh = missing_links(hosts, false);

@@ -160,7 +160,7 @@ void add_mccl(Variables& variables, const Job& job, const RankPlan& rank, const 
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
   variables["MCCL_ROOT"] = with_port(meeting, ports.root);
   variables["MCCL_JOB_KEY"] = job.key;
-  // The rank's addresses, repeated `connections_per_address` times.
+  // Lists all addresses of the rank `connections_per_address` times.
   std::vector<std::string> listed;
   for (int i = 0; i < job.request.connections_per_address; ++i) {
     for (const std::string& address : job.entry_of(rank).addresses) listed.push_back(address);

@@ -27,7 +27,7 @@ struct JobRequest {
   Backend backend = Backend::any;
   int connections_per_address = 1;
   int nccl_port = 12345;
-  bool verbose = false;  ///< True if the launcher, MLX's ring and NCCL report their steps.
+  bool verbose = false;  ///< True if the launcher, MLX's ring and NCCL log what they do.
 };
 
 /// TCP ports of a job: `root` and `master` on the host of rank 0, `ring` on all hosts.
@@ -51,7 +51,7 @@ struct ReachedHost {
   /// The launcher's address as seen by this host; empty if the host is the launcher's machine.
   std::string launcher = {};
   /// Ports of this host that have a TCP listener, read from /proc/net/tcp and tcp6. Empty if the
-  /// host is the launcher's machine, or if it has no such files.
+  /// host is the launcher's machine or has no such files.
   std::set<std::uint16_t> taken = {};
   StorePlace store = {};  ///< Address of torch's store for the ranks on this host.
 };
@@ -119,7 +119,7 @@ inline constexpr const char* kMark = "_MCCL_LAUNCH";
 inline constexpr const char* kOnMccl = "on-mccl";
 
 /// True if MLX reads its rank, or how to reach the other ranks, from this variable. If the launcher
-/// is itself a rank of an MLX job, it must not pass its own value on to the ranks that it starts.
+/// is itself a rank of an MLX job, it must not pass the variable on to the ranks that it starts.
 bool sets_mlx_rank(std::string_view name);
 
 /// True if the launcher sets this variable for each rank, because it holds the rank's identity or

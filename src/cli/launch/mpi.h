@@ -20,7 +20,7 @@ struct Mpirun {
 };
 
 struct MpiOptions {
-  /// The user's arguments for mpirun; each may hold several words.
+  /// Values of --mpi-arg. Each holds one or more arguments for mpirun, quoted as for a shell.
   std::vector<std::string> arguments;
   Variables inherited;  ///< The launcher's environment.
   /// Value of --starting-port; unset: kUsualPort. MCCL_ROOT uses the port two below it.
@@ -28,8 +28,8 @@ struct MpiOptions {
   std::uint16_t master_port = 0;  ///< MASTER_PORT, for torch.
 };
 
-/// Returns the kind of the mpirun `program`. `version` is its output for --version. Throws Error if
-/// that output names no known kind.
+/// Returns the kind of the mpirun `program`. `version` is the program's output for --version.
+/// Throws Error if that output names no known kind of mpirun.
 MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 
 /// Returns the mpirun in the launcher's PATH. Throws Error if PATH contains no mpirun.

@@ -21,10 +21,12 @@ enum class BindTo {
 inline constexpr int kBindToCount = 3;
 std::string_view name_of(BindTo bind_to);
 
-/// The processors of a host: one for each hardware thread of a core, with the kernel's numbers.
+/// The processors of a host. Each hardware thread of a core is one processor, numbered by the
+/// kernel.
 struct Processors {
-  /// Pairs of processor and core, for each processor that the job may use. Threads of a core are
-  /// adjacent, and so are cores of a socket. Threads of the same core have the same core number.
+  /// The numbers of the processor and of its core, for each processor that the job may use. Threads
+  /// of a core are adjacent, and so are cores of a socket. Threads of the same core have the same
+  /// core number.
   std::vector<std::pair<int, int>> allowed;
   double quota = 0;  ///< CPU time that the job's control group may use, in processors; 0: no limit.
   /// The reason why ranks cannot be bound on this host; empty if they can.
@@ -36,8 +38,8 @@ struct Binding {
   std::string why_not;
 };
 
-/// Returns a binding for each rank of a host. `ranks` holds the environment variables of each rank,
-/// in the same order.
+/// Returns a binding for each rank of a host, in the order of `ranks`, which holds the ranks'
+/// environment variables.
 std::vector<Binding> bindings_of(BindTo bind_to, const Processors& processors,
                                  const std::vector<Variables>& ranks);
 

@@ -108,8 +108,8 @@ std::size_t connections_for(std::size_t ranks);
 
 std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,
                                              const RunOptions& options, Guardian& guardian);
-/// Returns a host to which ssh has begun to connect. `logins` limits the logins in progress of all
-/// hosts together.
+/// Returns a host to which ssh has begun to connect. `logins` limits how many ssh logins are in
+/// progress at a time, on all hosts together.
 std::unique_ptr<RunningHost> make_ssh_host(const Job& job, std::size_t host,
                                            const RunOptions& options, Guardian& guardian,
                                            Logins& logins);

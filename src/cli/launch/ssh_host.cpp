@@ -171,7 +171,7 @@ class SshHost final : public RunningHost {
   Exit ended(const ChildProcess& process, Exit exit, bool announced) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
-    guard().session.read();  // The guard reports "silence" before it ends ranks.
+    guard().session.read();  // If the guard ended the rank, it reported "silence" first.
     const bool of_ssh = exit.status == kSshFailed && !announced;
     if (!of_ssh) contact_.rank_ended(Clock::now());
     exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
@@ -307,14 +307,14 @@ class SshHost final : public RunningHost {
     return *connections_[static_cast<std::size_t>(place - ranks_.begin()) / kRanksOfConnection];
   }
 
-  /// True if a connection has ended, which ends all its sessions.
+  /// True if a connection has ended, and all its sessions with it.
   bool broken() const {
     return std::ranges::any_of(connections_,
                                [](const auto& each) { return each->session.ended(); });
   }
 
-  /// Kills the connections once the limit has passed. While a connection waits for its turn to log
-  /// in, the time limit for the host to become ready starts again.
+  /// Kills the connections once `limit_` has passed. While the host becomes ready and a connection
+  /// waits for its turn to log in, sets the limit anew.
   void keep_limit(Watch& watch) {
     const auto waits_for_turn = [](const auto& each) { return each->session.waits_for_turn(); };
     const bool logs_in = state_ == State::checking || state_ == State::preparing;
@@ -338,8 +338,8 @@ class SshHost final : public RunningHost {
     watch.at(next_beat_);
   }
 
-  /// Returns true if the connection has ended. Waits up to 300 ms, because a connection ends at
-  /// about the same time as its sessions.
+  /// Returns true if the connection or the guard's connection has ended. Waits up to 300 ms for
+  /// that, because a session may end slightly before its connection.
   bool ends(const Connection& connection) {
     const Clock::time_point limit = Clock::now() + 300ms;
     while (!connection.session.ended() && !guard().session.ended() && Clock::now() < limit) {

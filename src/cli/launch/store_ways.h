@@ -27,9 +27,9 @@ class StoreWays {
  public:
   using Hosts = std::vector<std::unique_ptr<RunningHost>>;
 
-  /// Starts a forwarder on each host except rank 0's. The forwarder first looks for an address at
-  /// which rank 0's host answers. All hosts must have been checked, and none prepared. `folder` is
-  /// the job's folder on this machine.
+  /// Starts a forwarder on each host that has mccl, except on rank 0's host. The forwarder first
+  /// looks for an address at which rank 0's host answers. All hosts must have been checked, and no
+  /// host may have been prepared. `folder` is the job's folder on this machine.
   StoreWays(const Job& job, const Hosts& hosts, const std::vector<ReachedHost>& reached,
             std::uint16_t port, const std::string& folder)
       : job_(job),
@@ -161,8 +161,8 @@ class StoreWays {
     }
   }
 
-  /// Requests that ssh forward the forwarder's socket to this machine, and from here to the store.
-  /// All hosts share the connection from here to the store.
+  /// Asks ssh to forward the forwarder's socket to this machine, and from this machine to the
+  /// store. All hosts share the second of these connections.
   void lead(Way& way) {
     way.state = State::leading;
     if (!led_here_) {
