@@ -95,8 +95,8 @@ std::string columns(std::string_view size, std::string_view count, std::string_v
          "\n";
 }
 
-/// Returns "chosen" for the chosen algorithm, "left out" for a cheaper alternative, and otherwise
-/// an empty text.
+/// Returns "chosen" for the chosen algorithm, "left out" for an alternative that was not chosen
+/// although the model predicts a shorter time, and otherwise an empty text.
 std::string_view standing_of(const schedule::Choice& other, const schedule::Choice& chosen) {
   if (other.algorithm == chosen.algorithm) return "chosen";
   return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";

@@ -88,8 +88,8 @@ std::string alternatives_text(const Answer& answer, std::span<const schedule::Ch
 
 std::string bytes_text(double bytes);
 
-/// Returns one row as a JSON object. Times are in microseconds, rates in GB/s. A figure that does
-/// not exist is null.
+/// Returns one row as a JSON object. Times are in microseconds, rates in GB/s. Fields that do not
+/// apply, or were not computed, are null.
 nlohmann::ordered_json row_json(const Answer& answer,
                                 std::span<const schedule::Choice> alternatives);
 
