@@ -198,8 +198,8 @@ HostFacts gather_networks(std::chrono::seconds patience) {
 }
 
 HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy) {
-  // Leaves a quarter of the time unused, because the requesting command ignores an answer after
-  // `plan.patience`.
+  // All programs together may take three quarters of `plan.patience`, because the requesting
+  // command ignores an answer that arrives after `plan.patience`.
   const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);

@@ -23,7 +23,7 @@ class Programs {
   /// Returns the standard output of the program, at most 1 MiB. Empty if the program is not
   /// installed. A program that does not end in time is killed, and a finding is added to `facts`.
   std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const;
-  /// True if the program ends with status 0.
+  /// Runs the program, and returns true if it ends with status 0.
   bool succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const;
 
   const std::map<std::string, std::string>& environment() const { return environment_; }

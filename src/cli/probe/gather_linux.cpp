@@ -186,9 +186,10 @@ void gather_in_use(HostFacts& facts, const Programs& programs) {
                        "in a route");
 }
 
-/// Returns HostFacts::network_manager. Checks for NetworkManager first, because NetworkManager
-/// removes addresses that it does not know. Checks for netplan before systemd-networkd, because
-/// netplan generates the configuration of systemd-networkd.
+/// Returns the name of the program that configures this host's interfaces; see
+/// HostFacts::network_manager. Checks for NetworkManager first, because NetworkManager removes
+/// addresses that it does not know. Checks for netplan before systemd-networkd, because netplan
+/// generates the configuration of systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
     return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;

@@ -224,9 +224,9 @@ void MulticastProbe::take_question(const Packet& packet, std::span<const std::st
       !secret_.is_proof(words[3], "who", {words[1], words[2]}))
     return;
   const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
-  // A question that arrives by multicast repeats a question that got no answer. Several probes of a
-  // host may share the port, and a unicast packet reaches only one of them, so the answer is sent
-  // by multicast, too.
+  // A question that arrives by multicast repeats a question that got no answer. Several probes of
+  // the asking host may share the port, and a unicast packet reaches only one of these probes. So
+  // the answer is sent by multicast, too.
   const auto all = packet.to_all ? all_on(name_of(packet.interface)) : std::nullopt;
   send(socket_, fmt::format("here {} {} {} {}\n", words[2], place->name, place->from, proof),
        all.value_or(packet.from));

@@ -31,8 +31,9 @@ class Secret {
  public:
   explicit Secret(std::string key) : key_(std::move(key)) {}
 
-  /// Returns the HMAC-SHA256 of the words, as 64 hexadecimal digits. A proof for one purpose is
-  /// invalid for another purpose. No word may contain a line end.
+  /// Returns a proof: the HMAC-SHA256 of the purpose and the words with the key of this run, as 64
+  /// hexadecimal digits. A proof for one purpose is invalid for another purpose. No word may
+  /// contain a line end.
   std::string prove(std::string_view purpose, std::initializer_list<std::string_view> words) const {
     const std::string text = fmt::format("{}", fmt::join(words, "\n"));
     return rendezvous::hex_of(
