@@ -30,7 +30,7 @@ std::vector<RankSocket> find_ranks();
 /// The sockets of one process. Throws InvalidArgument with the reason if there are none.
 std::vector<RankSocket> ranks_of(pid_t pid);
 
-/// Thrown if nothing listens at a socket any more, for example because its process was killed.
+/// Thrown if a rank has ended, for example because its process was killed.
 class RankGone : public Error {
  public:
   using Error::Error;

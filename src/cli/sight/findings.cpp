@@ -119,7 +119,8 @@ const RecordedCall* last_of(const FlightRecord& record, const std::string& group
   return last;
 }
 
-/// Describes `last`, the last call that the rank made in a group; null if it made no call there.
+/// Describes `last`, the rank's last call in a group. `last` is null if the rank made no call
+/// there.
 std::string absence(const FlightRecord& record, const RecordedCall* last) {
   if (!last) return fmt::format("Rank {} made no call in that group.", record.rank);
   return fmt::format("The last call of rank {} in that group, number {}, was {}{}.", record.rank,
@@ -244,7 +245,7 @@ void find_late_ranks(const Collectives& collectives, std::vector<std::string>& f
   }
 }
 
-/// The possible differences between the clocks of two hosts, in nanoseconds.
+/// Bounds of the difference between the clocks of two hosts, in nanoseconds.
 struct ClockBounds {
   std::int64_t least = INT64_MIN;
   std::int64_t most = INT64_MAX;

@@ -15,7 +15,8 @@ namespace mccl::cli::sight {
 namespace {
 
 constexpr std::string_view kExpectedRecord = "a flight record of mccl";
-/// Latest time that is accepted, in the year 2043. Differences of such times do not overflow.
+/// Latest accepted time, in nanoseconds since 1970; it lies in 2043. Differences between accepted
+/// times do not overflow.
 constexpr std::int64_t kLatest = INT64_MAX / 4;
 constexpr std::string_view kStates[] = {"queued", "running", "done", "failed", "enqueued"};
 

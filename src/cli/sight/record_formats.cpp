@@ -68,7 +68,7 @@ void add_events(Json& events, const FlightRecord& record, const RecordedCall& ca
     return events.back();
   };
   const auto add_async = [&](const std::string& name, std::int64_t from, std::int64_t to) {
-    // If the identity were global, the viewer would not show the events among those of their rank.
+    // If the id were global, the viewer would not show the events among those of their rank.
     const Json id = {{"local", std::to_string(call.number)}};
     add(name, "b", from)["id2"] = id;
     add(name, "e", to)["id2"] = id;

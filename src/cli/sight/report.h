@@ -19,7 +19,7 @@ struct PendingCall {
 struct GroupReport {
   std::string name;
   std::string id;
-  int rank = 0;                   ///< This process's rank in the group.
+  int rank = 0;                   ///< The reporting rank's number in the group.
   std::vector<int> members = {};  ///< The members' ranks in the job, indexed by rank in the group.
   /// The first collective and the oldest message that have not ended, if any.
   std::vector<PendingCall> pending = {};
@@ -33,7 +33,7 @@ struct PeerReport {
   std::string transport;
   std::string state;         ///< "connected", "silent", "left" or "lost".
   std::string reason;        ///< The reason why the peer is lost; empty otherwise.
-  long long bytes_sent = 0;  ///< Bytes sent over the links of the groups that exist.
+  long long bytes_sent = 0;  ///< Bytes sent to this peer by groups that still exist.
   long long bytes_received = 0;
 };
 
@@ -50,13 +50,13 @@ struct RankReport {
   /// Why the rank did not answer, or makes no progress, as a clause after the rank's name; empty if
   /// there is no such trouble.
   std::string trouble = {};
-  bool is_truncated = false;  ///< True if some groups are missing, because there are too many.
+  bool is_truncated = false;  ///< True if groups or peers were left out of a long report.
   std::vector<GroupReport> groups = {};
   std::vector<PeerReport> peers = {};
 };
 
-/// Parses the status that a rank sent. Throws InvalidArgument if it is invalid; the message begins
-/// with `who`.
+/// Parses the status that a rank sent. Throws InvalidArgument if the text is invalid; the message
+/// begins with `who`.
 RankReport parse_status(std::string_view text, std::string_view who);
 
 enum class Health { healthy, stuck, failed };
