@@ -84,7 +84,7 @@ std::map<std::string, std::string> variables_at(const ValuePath& place, const js
 
 /// True if the text is a name or a numeric address, without a user and a port.
 bool is_place(const ValuePath& place, const std::string& text) {
-  if (std::ranges::count(text, ':') == 1) return false;  // An IPv6 address has several colons.
+  if (std::ranges::count(text, ':') == 1) return false;  // A single colon precedes a port.
   const Host host = parse_host(place.path, text);
   return host.user.empty() && host.port == 0 && host.name == text;
 }

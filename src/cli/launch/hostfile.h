@@ -42,10 +42,11 @@ std::string table_of(const Hostfile& file);
 /// True if the table of devices is complete: every host has a list with an entry for each host.
 bool is_whole_table(const std::vector<Host>& hosts);
 
-/// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has one for
-/// each pair of neighbours. jaccl needs a mesh, and any other backend needs at least a ring. An
-/// incomplete table is an error for jaccl and jaccl-ring only, since other backends do not read it.
-/// Throws InvalidArgument if the tables do not suffice; the message begins with `where`.
+/// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has a
+/// device for each pair of neighbours. jaccl needs a mesh, and jaccl-ring needs at least a ring.
+/// For other backends, which do not read the table, an incomplete table is valid, and a complete
+/// table must contain at least a ring. Throws InvalidArgument if the tables do not suffice; the
+/// message begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 /// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives

@@ -16,7 +16,6 @@ namespace mccl::cli::launch {
 
 using Variables = std::map<std::string, std::string>;
 
-/// The job that the user asks for.
 struct JobRequest {
   std::vector<std::string> program;  ///< The program and its arguments.
   std::vector<Host> hosts;

@@ -68,7 +68,6 @@ std::string files_script(std::span<const NamedText> files);
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);
-/// The command of a rank's session.
 std::string rank_command(const std::string& folder, int rank);
 
 /// The command of a session that only keeps an additional ssh connection to the host open.
@@ -76,7 +75,7 @@ std::string holder_command(const std::string& token);
 
 /// Return the lines that rank_script() writes into the output of the rank: begin_word() before the
 /// program begins, exit_word() after it has ended. Each line begins with a token that nothing else
-/// in the output contains. The text before the token need not end with a line end.
+/// in the output contains. A token may follow an unfinished line of the output.
 std::string begin_word(std::string_view token);
 std::string exit_word(std::string_view token, std::string_view status);
 

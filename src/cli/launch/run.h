@@ -41,7 +41,6 @@ struct RunOptions {
   bool on_mccl = false;
 };
 
-/// How a job ended.
 struct Ended {
   /// Exit status: that of the rank that failed first, or 255 if its host was lost; 128 + the signal
   /// number if a signal to this process ended the job; 124 after the timeout; 1 if the output

@@ -48,7 +48,7 @@ std::string fault_of(const RankPlan& rank, const std::string& path) {
 
 void write_secret(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  // A nearly full disk causes a short write, which does not set errno.
+  // A nearly full disk causes a short write, which does not set errno, so errno is set here.
   errno = ENOSPC;
   if (file.get() < 0 ||
       ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))

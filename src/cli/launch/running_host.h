@@ -27,7 +27,7 @@ struct Files {
 /// caller waits in a Watch.
 class RunningHost {
  public:
-  /// Runs the ranks on job.hosts[host]. The arguments must outlive this object.
+  /// Manages the ranks that run on job.hosts[host]. The arguments must outlive this object.
   RunningHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian)
       : host_(job.hosts[host]),
         ranks_(job.ranks_on(host)),
@@ -62,8 +62,8 @@ class RunningHost {
     return [&guardian = guardian_](pid_t process) { guardian.forget(process); };
   }
   /// Asks ssh to forward a socket or port while the job runs. `flag` is ssh's -L or -R, and
-  /// `from_and_to` its argument. The returned process exits with status 0 if ssh has accepted the
-  /// request. Returns nothing if the host is this machine, because no ssh is involved.
+  /// `from_and_to` is the flag's argument. The returned process exits with status 0 if ssh has
+  /// accepted the request. Returns nothing if the host is this machine, because no ssh is involved.
   virtual std::optional<ChildProcess> request_forward(const std::string& flag,
                                                       const std::string& from_and_to) = 0;
 

@@ -184,7 +184,8 @@ class RunningRank {
   const std::optional<int>& announced_status() const { return outputs_[0].words.status(); }
   /// True if everything that the program wrote before it ended has been read.
   bool has_read_all() const {
-    // A reaped process writes no more, so the remaining output is already in its streams.
+    // A reaped process writes no more. Its remaining output is already in its streams, and is read
+    // within kForRest.
     if (collected_) return true;
     const auto read = [](const Output& from) { return from.closed() || from.words.status(); };
     return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));
