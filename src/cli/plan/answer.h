@@ -81,7 +81,6 @@ schedule::Problem chosen_problem(const Question& question, int rank, const sched
 /// Returns the heading of the table. Lines of the table that begin with # are explanations; all
 /// other lines are rows.
 std::string heading(bench::Routine routine);
-/// Returns the row of the table for `answer`.
 std::string row_text(const Answer& answer);
 /// Returns a line for each alternative, for display below the row. The chosen algorithm is marked.
 std::string alternatives_text(const Answer& answer, std::span<const schedule::Choice> others);
