@@ -62,7 +62,6 @@ bool send_line(const Socket& socket, const std::string& line) {
 /// A connection whose reads and writes block for a bounded time.
 class Stream {
  public:
-  /// Takes ownership of a connected socket.
   Stream(Socket socket, std::chrono::milliseconds patience)
       : socket_(std::move(socket)), patience_(patience) {
     const int descriptor = socket_.descriptor();

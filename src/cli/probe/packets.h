@@ -98,9 +98,10 @@ class MulticastProbe {
   Socket socket_;
   Socket packets_;
   std::mutex mutex_;
-  /// Calls sent by this host, keyed by NONCE. Guarded by mutex_.
+  /// Calls sent by this host, keyed by the nonce of the call. Guarded by mutex_.
   std::map<std::string, Place> called_;
-  std::map<std::string, Challenge> questions_;  ///< Keyed by NONCE-2. Used by thread_ only.
+  /// Challenges without an answer, keyed by their own nonce (NONCE-2). Used by thread_ only.
+  std::map<std::string, Challenge> questions_;
   /// Nonce and interface of each call whose proof was valid. Used by thread_ only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
