@@ -12,7 +12,6 @@
 
 namespace mccl::cli::sight {
 
-/// The socket of one rank.
 struct RankSocket {
   pid_t pid = 0;
   int rank = 0;

@@ -46,7 +46,6 @@ struct RecordedCall {
   std::int64_t arrived() const { return submitted != 0 ? submitted : started; }
 };
 
-/// The record of one rank.
 struct FlightRecord {
   std::string origin;  ///< Name of the file, used in messages.
   std::string job;

@@ -72,7 +72,6 @@ struct JobReport {
 /// groups, and lost or silent ranks.
 std::vector<JobReport> assess(std::vector<RankReport> ranks, double stuck_after_s);
 
-/// Returns "healthy", "stuck" or "failed".
 std::string_view name_of(Health health);
 
 /// A table of the job's ranks, followed by the findings.

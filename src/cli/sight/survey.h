@@ -20,8 +20,8 @@ struct RankAnswer {
 
 /// Returns the statuses of all ranks of the jobs that have a rank of this user on this host. If
 /// `pid` is given, returns only the statuses of ranks in that process's jobs. Empty if there is no
-/// such job. If a rank does not answer, its report has a `trouble`. Throws InvalidArgument if `pid`
-/// has no rank.
+/// such job. If a rank does not answer, its report has a `trouble`. Throws InvalidArgument if that
+/// process runs no rank.
 std::vector<RankAnswer> survey(std::optional<int> pid);
 
 /// Parses a rank's answer to node::kRequestOthers: the statuses of the other ranks of its job.
