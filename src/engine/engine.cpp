@@ -326,8 +326,8 @@ void Engine::announce_arrival() {
   if (!awaits_arrivals_) peers_.send(WorldRank(0), {.kind = ControlKind::arrived});
 }
 
-/// True on rank 0 while another rank may still have to read values from rank 0's store. The store
-/// often ends with rank 0's process.
+/// True on rank 0 while another rank may still have to read values from rank 0's store. Rank 0's
+/// shutdown must wait for these ranks, because the store often ends with rank 0's process.
 bool Engine::somebody_still_arrives() {
   if (!awaits_arrivals_) return false;
   peers_.receive([](WorldRank, const ControlMessage&) {}, [](WorldRank, const std::string&) {});

@@ -139,12 +139,11 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void carry_by(const std::shared_ptr<GroupState>& group, std::unique_ptr<Carrier> carrier);
   /// Wakes the driver. A carrier calls this on any thread when one of its calls has ended.
   void wake() { driver_.wake(); }
-  /// Agrees with the other members on which members survive; see Group::shrink(). Returns the job
-  /// ranks of the survivors, ordered by group rank, and the number of this agreement, from 1.
   struct Survivors {
-    std::vector<int> ranks;
-    std::uint64_t round = 0;
+    std::vector<int> ranks;   ///< Ranks in the job, ordered by group rank.
+    std::uint64_t round = 0;  ///< Number of the agreement in its group, from 1.
   };
+  /// Agrees with the other members on which members survive; see Group::shrink().
   Survivors survivors_of(const std::shared_ptr<GroupState>& group,
                          std::chrono::milliseconds timeout);
   /// Ends the group on this rank. Called when no more calls will be submitted. Pending calls fail.
@@ -296,7 +295,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;
-  Clock::time_point due_;  ///< next_deadline() before the progress thread's last sleep.
+  Clock::time_point due_;  ///< Value of next_deadline() before the progress thread's last sleep.
   bool unheard_ = false;   ///< True if received control messages may still wait to be handled.
   bool awaits_arrivals_ = false;
   Clock::time_point next_watch_;

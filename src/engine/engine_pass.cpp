@@ -13,9 +13,9 @@ namespace {
 /// Interval at which the deadlines of calls are checked.
 constexpr std::chrono::milliseconds kWatch{10};
 
-/// The first multiple of `interval` after `now`. The ranks of a host read the same clock, so all of
-/// them check during the same call. If they checked at different times, the check of each rank
-/// would delay one more call of all ranks.
+/// Returns the first multiple of `interval` after `now`. The ranks of a host read the same clock,
+/// so all of them check during the same call. If they checked at different times, the check of each
+/// rank would delay one more call of all ranks.
 Clock::time_point next_multiple(Clock::time_point now, Clock::duration interval) {
   return now + interval - now.time_since_epoch() % interval;
 }

@@ -126,7 +126,7 @@ void StatusServer::run() {
   if (has_failed_.exchange(false)) write_file("failure");
 }
 
-/// An error affects only the client, whose connection then ends early.
+/// Accepts one client and answers its request. An error ends only the connection of this client.
 void StatusServer::answer() {
   try {
     const node::LocalConnection client = listener_->accept(Clock::now() + kPatience);

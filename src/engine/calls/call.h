@@ -55,8 +55,8 @@ constexpr bool reduces(const Call& call) {
 /// Value of Call::counts_hash for an all_to_all with counts, whose messages are checked one by one.
 inline constexpr std::uint64_t kOwnCounts = 1;
 
-/// Returns a 64-bit hash of the counts, which is never kOwnCounts. If all counts are equal, returns
-/// 0, like a call without counts, because both calls do the same.
+/// Returns a 64-bit hash of the counts, which is never kOwnCounts. Returns 0 if all counts are
+/// equal, because such a call does the same as a call without counts, whose Call::counts_hash is 0.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
 /// Text for messages: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".

@@ -16,8 +16,8 @@ class CallHistory {
  public:
   /// A call whose sequence number is a multiple of kMark is kept during the next kCalls * kMark
   /// calls, and any other call during the next kCalls calls. If ranks make a million calls a
-  /// second, most calls have been dropped by the time a peer asks about them. The calls that kMark
-  /// selects are kept long enough.
+  /// second, most calls are dropped before a peer asks about them. The calls that kMark selects are
+  /// kept long enough to be compared with the peer's calls.
   static constexpr std::uint64_t kMark = 4096;
 
   /// Records a call that has started. If `compared` is true, also adds the call to the digest that

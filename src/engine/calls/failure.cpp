@@ -69,7 +69,7 @@ Failure failure_of(const std::exception& error) noexcept {
   try {
     if (!dynamic_cast<const std::bad_alloc*>(&error)) return {kind, error.what()};
   } catch (const std::bad_alloc&) {
-    // There is no memory for the text. The failure below needs no memory.
+    // There is no memory for a copy of the error's text. kOutOfMemory needs no allocation.
   }
   return {FailureKind::aborted, kOutOfMemory};
 }

@@ -24,8 +24,8 @@ struct Failure {
   /// The cause, as a clause that can stand alone: "rank 1 is gone: ...". The text contains the call
   /// and the rank only if `call` and `seen_by` are empty.
   std::string reason = {};
-  /// The call in which the failure was detected. Ranks do not announce which message failed; other
-  /// ranks receive `a_message` instead.
+  /// The call in which the failure was detected. If this call is a point-to-point message, the
+  /// other ranks receive `a_message` in its place.
   std::optional<Call> call = {};
   /// The rank that detected the failure; invalid if `reason` names that rank.
   GroupRank seen_by = {};
@@ -51,8 +51,8 @@ Failure aborted(fmt::format_string<Arguments...> format, Arguments&&... argument
 /// Returns an exception with the text `message`, of the type that corresponds to `kind`.
 std::exception_ptr exception_of(FailureKind kind, const std::string& message);
 
-/// Returns the exception with which `call` ends because of `failure`. The text of the exception is
-/// that of describe() below. If there is no memory for the text, returns a std::bad_alloc that all
+/// Returns the exception with which `call` ends because of `failure`. describe() below makes the
+/// text of the exception. If there is no memory for the text, returns a std::bad_alloc that all
 /// calls share.
 std::exception_ptr error_of(const Failure& failure, const Call& call, GroupRank rank,
                             std::string_view verdict) noexcept;

@@ -43,7 +43,7 @@ struct FlightNote {
   std::uint64_t message = 0;                     ///< See MessageProgress::number.
   std::uint32_t group = 0;                       ///< Index of the group in the flight recorder.
   std::int32_t waits_for = -1;                   ///< Group rank that the call waits for; -1: none.
-  std::uint8_t algorithm = 0;                    ///< Index of the algorithm in the recorder.
+  std::uint8_t algorithm = 0;                    ///< Index of the algorithm in the flight recorder.
 };
 
 /// A request that the engine carries out, and the time and the bytes that it has taken so far.
@@ -97,8 +97,8 @@ struct MessageProgress {
 };
 
 /// A call in flight, and the state behind its Work. The caller's thread fills it and submits it to
-/// the engine. Afterwards only the thread that holds the progress lock accesses it, except for the
-/// WorkState part.
+/// the engine. Afterwards only the thread that holds the progress lock accesses it. An exception is
+/// the base class WorkState, which any thread may use.
 struct Operation final : detail::WorkState, Task {
   explicit Operation(Task task) : Task(std::move(task)), kept_counts_(*this) {}
 

@@ -78,8 +78,8 @@ bool Executor::advance() {
   return moved || awaits_input();
 }
 
-/// Returns true while input has not arrived, which keeps the driver polling: input from a device
-/// does not wake a sleeping driver. In that case, also yields the core.
+/// Returns true, and yields the core, while input has not arrived. The driver then keeps polling:
+/// it must not sleep, because the arrival of input from a device does not wake it.
 bool Executor::awaits_input() const {
   if (!memory_.waits()) return false;
   std::this_thread::yield();
@@ -280,8 +280,8 @@ void Executor::watch(Sleep& sleep) {
     for (const auto& lane : peer.channel->lanes) {
       short events = 0;
       if (lane->sending() || may_send(peer)) events |= POLLOUT;
-      // If the incoming message of a lane cannot be used yet, more data on this lane must not end
-      // the sleep.
+      // While a lane's incoming message cannot be used yet, the lane is not read, so more data on
+      // this lane must not end the sleep.
       const Frame* header = lane->header();
       const bool stalled =
           header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));
@@ -325,7 +325,7 @@ std::byte* Executor::writable(const Region& region) {
       return scratch_.data() + offset;
     case Space::output:
       return static_cast<std::byte*>(task_->out.data) + offset;
-    case Space::input:  // only if in place: this memory is also output
+    case Space::input:  // written only in place: input and output are then the same memory
       return static_cast<std::byte*>(const_cast<void*>(task_->in.data)) + offset;
     case Space::coded:
       return scratch_.data() + coded_begin_ +

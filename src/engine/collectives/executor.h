@@ -114,8 +114,8 @@ class Executor {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint8_t> received_;  // per step: 1 once its message has started to arrive
   std::vector<PeerProgress> peers_;
-  std::vector<std::uint32_t> local_;  // steps that may run now and use neither links nor the window
-  std::vector<std::uint32_t> early_;  // steps of local_ whose input has not arrived
+  std::vector<std::uint32_t> local_;  // steps without links or window that wait for no other step
+  std::vector<std::uint32_t> early_;  // steps taken from local_ whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;
   std::size_t coded_begin_ = 0;                    // offset of encoded contributions in scratch_

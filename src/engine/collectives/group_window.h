@@ -62,16 +62,16 @@ class GroupWindow {
   /// The members whose offers have not arrived.
   std::vector<GroupRank> missing_members() const;
 
+  using Find = std::function<const node::Neighbour&(GroupRank rank)>;
   /// Maps the neighbours' windows. Every offer must have arrived. `neighbour` returns the neighbour
   /// with a given rank.
-  using Find = std::function<const node::Neighbour&(GroupRank rank)>;
   void settle(const Find& neighbour);
   /// Capacity of the window: the maximum number of bytes that a rank can have published at a time;
   /// 0 if there is no window. Equal on all ranks.
   std::size_t call_bytes() const { return call_bytes_; }
+  using LetGo = std::function<void(GroupRank member, const node::RangePlace& place)>;
   /// Releases the memory for good. Calls `let_go` for each range that a neighbour has offered and
   /// this rank has not mapped: the neighbour reuses the range only after this rank has released it.
-  using LetGo = std::function<void(GroupRank member, const node::RangePlace& place)>;
   void release(const LetGo& let_go) noexcept;
   /// The window; null if this rank has no neighbours, if call_bytes() is 0, and before settle().
   node::Window* window() { return window_ ? &*window_ : nullptr; }

@@ -69,7 +69,7 @@ class WriteChoice {
     std::size_t count = 0;
 
     void add(double sample) { taken[count++] = sample; }
-    /// Mean of the samples without the kOutliers largest.
+    /// Mean of all samples except the kOutliers largest.
     double mean();
   };
   Samples& samples(Way way) { return samples_[static_cast<std::size_t>(way)]; }

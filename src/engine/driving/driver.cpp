@@ -10,7 +10,7 @@ namespace {
 /// between passes, so that a rank that it waits for can run there.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
-/// Attempts to take the progress lock between two readings of the clock.
+/// Number of attempts to take the progress lock between two readings of the clock.
 constexpr int kTriesBetweenClocks = 64;
 /// Time between two attempts of try_make_way() to take the progress lock from the driving thread.
 constexpr std::chrono::microseconds kBetweenTries{100};
@@ -34,7 +34,7 @@ int Sleep::timeout_ms() const {
 
 bool Sleep::beside_data() const {
   if (watched.empty()) return false;
-  // Skips the wake-up pipe, because it is also written to when data arrives.
+  // Skips the first descriptor, the wake-up pipe: neighbours also write to it when they send data.
   const auto begin = watched.begin() + 1;
   const auto end =
       watched.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(beside_end, 1));

@@ -132,9 +132,9 @@ transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Sends the call, and the digest of all calls up to it, to the next member, which compares both
-/// with its own calls. A carrier itself does not compare calls, and may move data between calls
-/// that differ. Called at every heartbeat and every CallHistory::kMark calls.
+/// Sends `call`, and the digest of this rank's calls up to it, to the member with the next rank,
+/// which compares both with its own calls. A carrier itself does not compare calls, and may move
+/// data between calls that differ. Called at every heartbeat and every CallHistory::kMark calls.
 void GroupState::compare_with_next(const Call& call) {
   compared_ = call.sequence;
   const GroupRank next((membership_.rank.number() + 1) % membership_.size());

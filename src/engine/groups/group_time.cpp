@@ -312,10 +312,10 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
 }
 
 /// Returns the members that delay the current call. `members` are the ranks whose messages this
-/// rank waits for. In a chain, this is only the neighbour, which may itself wait for a late rank.
-/// So this function returns the members that have not made the call according to the last probe,
-/// together with those of `members` that have not answered the probe. If the probe found no late
-/// member, returns `members`.
+/// rank waits for. If the schedule is a chain, `members` contains only a neighbour, which may
+/// itself wait for a late rank. So this function returns the members that have not made the call
+/// according to the last probe, and those of `members` that have not answered the probe. If the
+/// probe found no late member, returns `members`.
 std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
   if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
   std::vector<GroupRank> late;

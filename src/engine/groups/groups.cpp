@@ -46,7 +46,7 @@ GroupState* Groups::find(std::uint64_t id) const {
 }
 
 void Groups::start(const std::shared_ptr<Operation>& operation) {
-  active_.reserve(active_.size() + 1);  // activate() must not fail after the call has begun
+  active_.reserve(active_.size() + 1);  // so that activate() cannot fail later
   operation->group->start(operation);
   activate(operation->group);
 }
@@ -86,7 +86,7 @@ void Groups::hear(WorldRank peer, const ControlMessage& message) {
                     group->membership().name));
   }
   try {
-    active_.reserve(active_.size() + 1);  // activate() must not fail after the message was handled
+    active_.reserve(active_.size() + 1);  // so that activate() cannot fail later
     group->hear(peer, message);
     activate(group);
   } catch (const CorruptionError&) {
@@ -113,7 +113,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::agreed:
       break;
     default:
-      return;  // needs no answer: the group has ended on this rank
+      return;  // these kinds need no answer: the group has ended on this rank
   }
   if (!closed) {
     if (message.kind != ControlKind::probe) unmade_.keep(peer, message);

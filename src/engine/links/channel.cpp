@@ -61,7 +61,7 @@ void Channels::attach(Purpose purpose, GroupRank member, std::uint8_t rail, int 
   channel.requested = true;
   const auto count = static_cast<std::size_t>(rails);
   if (channel.lanes.size() < count) channel.lanes.resize(count);
-  if (rail >= channel.lanes.size() || channel.has(rail)) return;  // the rail already has a link
+  if (rail >= channel.lanes.size() || channel.has(rail)) return;  // no such rail, or it has a link
   if (!channel.lost.empty()) link->lose_peer(transport::Loss::reported);
   departures_.push_back({group_.members[member], nullptr});
   channel.lanes[rail] =

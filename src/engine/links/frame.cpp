@@ -13,7 +13,7 @@
 namespace mccl::engine {
 namespace {
 
-constexpr std::uint16_t kMagic = 0x4d43;  // "CM" in memory
+constexpr std::uint16_t kMagic = 0x4d43;  // the bytes "CM", little-endian
 constexpr std::uint8_t kHasCrc = 1;
 
 struct FrameLayout {

@@ -106,7 +106,7 @@ class Lane {
   std::uint64_t token_ = 0;
 
   bool outstanding_ = false;       ///< True if sent bytes may be unacknowledged.
-  Clock::time_point delivered_{};  ///< Start of the time that lost_on_the_way() returns.
+  Clock::time_point delivered_{};  ///< lost_on_the_way() returns the time since then.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

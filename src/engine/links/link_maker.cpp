@@ -29,7 +29,8 @@ LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   return from;
 }
 
-/// All transports of a pair use as many rails as the first transport that reaches the peer.
+/// Returns the number of rails to the peer. It is that of the first transport that reaches the
+/// peer, even for links that another transport makes.
 int LinkMaker::rails(WorldRank peer) const {
   const Place first = next(peer, 0);
   return first < transports_.size() ? transports_[first]->rails(peer) : 1;
@@ -214,8 +215,8 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   }
   const auto found = making_.find({peer, message.key});
   const Place named = find_transport(peer, message.transport);
-  // A peer that had no descriptors left for a while may decline a link that is already attached, or
-  // that this rank no longer makes.
+  // Ignores a refusal of a link that is already attached or that this rank no longer makes. A peer
+  // sends it if it had no descriptors left for a while.
   const Channel& channel = channels.at(message.key.purpose, channels.group().rank_of(peer));
   const bool has_ended =
       channels.closed() || channel.has(message.key.rail) || !channel.lost.empty();

@@ -137,8 +137,8 @@ class LinkMaker {
   void handle(Place place, transport::LinkEvent& event, bool closed);
   Place find_transport(WorldRank peer, const std::string& name) const;
   void warn(WorldRank peer, Place place, const std::string& reason) const;
-  /// The next transport at or after `from` that reaches the peer, or the number of transports if
-  /// none does.
+  /// Returns the index of the first transport at or after `from` that reaches the peer. Returns the
+  /// number of transports if none of them reaches the peer.
   Place next(WorldRank peer, Place from) const;
 
   const WorldRank rank_;

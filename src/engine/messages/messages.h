@@ -133,8 +133,8 @@ class Messages {
   Operation* posted_for_any();
   /// Returns an operation whose deadline has passed, or null.
   Operation* find_late(Clock::time_point now);
-  /// Returns a clause for the error of an operation that has timed out. It says what the operation
-  /// waits for.
+  /// Returns a clause that says what the operation waits for. Used in the error of an operation
+  /// that has timed out.
   std::string why_late(const Operation& late) const;
   /// Cancels and returns a receive for which no message has arrived. Returns null for any other
   /// operation, because its bytes may be in flight.

@@ -151,8 +151,8 @@ void ControlConnection::flush() noexcept {
   } catch (const std::exception&) {
     sent_ = unsent_.size();  // drops the bytes; receive() reports that the peer is gone
   }
-  // The written bytes are erased only if they are at least half of all bytes, so that the erasure
-  // moves few bytes.
+  // The written bytes are erased only if they are at least half of all bytes, so that an erasure
+  // never moves more bytes than it removes.
   if (sent_ < unsent_.size() - sent_) return;
   unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent_));
   sent_ = 0;

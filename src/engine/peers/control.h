@@ -69,16 +69,16 @@ struct ControlMessage {
   std::size_t bytes() const { return sizeof *this + failure.reason.size() + blob.size(); }
 };
 
-/// Returns the encoded message; its header contains the number of its bytes. Reasons longer than 2
-/// KiB are truncated. Throws InvalidArgument if the blob is too long.
+/// Returns the encoded message; its header contains the lengths of the blob and the reason. Reasons
+/// longer than 2 KiB are truncated. Throws InvalidArgument if the blob is too long.
 std::vector<std::byte> encode(const ControlMessage& message);
 
-/// Returns the first message in `bytes` and its length in bytes; nullopt if the message is
-/// incomplete. Throws CorruptionError for bytes that cannot be a message.
 struct DecodedControl {
   ControlMessage message;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  ///< Length of the encoded message.
 };
+/// Returns the first message in `bytes`; nullopt if the message is incomplete. Throws
+/// CorruptionError for bytes that cannot be a message.
 std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 
 /// One side of a pair's control connection. Used under the engine's progress lock.

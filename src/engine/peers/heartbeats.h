@@ -111,13 +111,13 @@ class Heartbeats : private Liveness {
 
   /// The silence after which a peer is given up.
   Clock::duration silence() const { return silence_; }
-  /// Sends a heartbeat to each peer. Gives up the peers that have been silent for too long, sends
-  /// them a goodbye in case they can still receive it, and returns them, each once. Before this
-  /// call, heard() must have been called for all messages that have arrived.
   struct Silent {
     WorldRank peer;
     std::string reason;
   };
+  /// Sends a heartbeat to each peer. Gives up the peers that have been silent for too long, sends
+  /// them a goodbye in case they can still receive it, and returns them, each once. Before this
+  /// call, heard() must have been called for all messages that have arrived.
   std::vector<Silent> beat(Clock::time_point now);
 
   /// Called when a message arrives from the peer.

@@ -50,12 +50,12 @@ class Peers {
   /// Treats the peer as lost, and sends it the reason in case it can still receive it.
   void give_up(WorldRank rank, const std::string& reason);
 
+  using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
+  using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
   /// Handles messages from peers, up to kMessagesAtATime of each. Returns true if more messages may
   /// be waiting. If `on_message` throws CorruptionError, the peer is treated as lost, because it
   /// sent an invalid message. All other exceptions propagate, and the next call handles the message
   /// again.
-  using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
-  using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
   bool receive(const OnMessage& on_message, const OnLost& on_lost);
 
   void watch(Sleep& sleep) const;
