@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kLastPatience{1200};
 /// Interval between polls of a device that cannot send notifications.
 constexpr std::chrono::milliseconds kBlindNap{1};
-/// Interval between polls of pairs that are not in use, while the process is awake.
+/// Interval between polls of all pairs, in case their links are not in use and do not poll them.
 constexpr std::chrono::milliseconds kPollAgain{50};
 /// Maximum delay until a sleeping process checks the completion of its last sends.
 constexpr std::chrono::milliseconds kAfterTheLast{20};

@@ -45,7 +45,7 @@ class RingWriter {
   RingState* state_;
   std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t written_ = 0;  // Own copy of the count, which the peer's process cannot change.
+  std::uint64_t written_ = 0;  // Copy of RingState::written that the peer cannot change.
   std::uint64_t taken_ = 0;    // Value of RingState::taken that was last read.
 };
 
@@ -101,7 +101,7 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
-  /// 0, because the peer can read the written bytes even after this end is destroyed.
+  /// Returns 0, because the peer can read the written bytes even after this end is destroyed.
   std::size_t unsent() const override { return 0; }
   void lose_peer(Loss) override { peer_gone_ = true; }
   std::string description() const override;

@@ -246,7 +246,7 @@ std::unique_ptr<Loan> Loans::take(std::span<const std::byte> memory) {
     try {
       return std::make_unique<Loan>(*this, context_.register_memory(memory, Access::read), memory);
     } catch (const VerbsError&) {
-      ++refusals_;  // The memory may be of a type that cannot be locked.
+      ++refusals_;  // Counted, because memory of some types can never be registered.
     }
   }
   give_back(memory.size());

@@ -160,8 +160,8 @@ class Pair {
   std::uint32_t expected_ = 0;  ///< Sequence number that the next received message must have.
   std::uint64_t repeats_ = 0;
   std::uint64_t send_begin_ = 0, send_end_ = 0;
-  /// Size of the payload of the message posted in each send slot: all bytes, and the bytes in lent
-  /// memory.
+  /// Sizes, in bytes, of the message posted in one send slot: its whole payload, and the part of
+  /// the payload that lies in lent memory.
   struct Sending {
     std::uint32_t bytes = 0;
     std::uint32_t lent = 0;

@@ -59,13 +59,13 @@ struct Port {
   LinkLayer layer = LinkLayer::unknown;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  std::size_t message_bytes = 0;  ///< Maximum size of a message.
+  std::size_t message_bytes = 0;  ///< Maximum size of a message, in bytes.
 };
 
 struct RegionLimits {
   int regions = 0;
-  /// True if the caller's memory may be registered for the duration of a send, because a fork
-  /// during the send is harmless.
+  /// True if a fork does not disturb the device's access to registered memory. The caller's memory
+  /// may then be registered for the duration of a send.
   bool lends = false;
 };
 
