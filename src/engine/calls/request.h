@@ -24,7 +24,7 @@ class Conveyor {
   /// Size in bytes of the pieces in which the output is fetched. The call reports progress whenever
   /// another piece is complete.
   virtual std::size_t piece_of_output() const = 0;
-  /// Reports that the first `bytes` of the output are final.
+  /// Reports that the first `bytes` bytes of the output are final.
   virtual void deliver(std::size_t bytes) = 0;
 };
 

@@ -45,9 +45,9 @@ struct Vote {
 };
 
 /// True if the members that are present may go on without the others. More than half of the members
-/// that have not ended must be present, or exactly half of them if the lowest rank among them is
-/// present. Silent members that are alive apply the same rule and then stop, so they never go on as
-/// a second group.
+/// that have not ended must be present. Exactly half of these suffices if the one with the lowest
+/// rank is present. Silent members that are alive apply the same rule and then stop, so they never
+/// go on as a second group.
 bool may_go_on(const Standings& standings);
 
 /// One member's side of the agreement. Used under the engine's progress lock.

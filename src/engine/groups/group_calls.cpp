@@ -11,7 +11,7 @@ namespace {
 
 /// Time after a link breaks for which this rank waits for the peer to announce the reason.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
-/// How long a carrier whose calls make no progress is polled without a sleep between two polls.
+/// Time for which a carrier whose calls make no progress is polled without a sleep between polls.
 /// kBeforeNapsOfCallers applies if the driving thread is a caller that waits for its call,
 /// kBeforeNaps otherwise.
 constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};

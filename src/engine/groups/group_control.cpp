@@ -124,8 +124,8 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   around_.peers.send(peer, answer);
 }
 
-/// Returns the digest of all calls up to and including the one with this sequence number, in the
-/// form in which it is sent to other members.
+/// Returns the digest of all calls up to and including the one with this sequence number, as the
+/// blob of a probe.
 transport::Blob GroupState::digest_of(std::uint64_t sequence) const {
   const std::uint64_t digest = history_.digest_at(sequence);
   const auto bytes = std::as_bytes(std::span(&digest, 1));

@@ -53,7 +53,7 @@ class GroupNames {
   void forget_the_oldest();
 
   const std::size_t most_;
-  std::map<std::string, std::uint64_t> living_;  // identities by name
+  std::map<std::string, std::uint64_t> living_;  // identities of existing groups, by name
   // Keyed by identity, so that no text is stored for the names of destroyed groups.
   std::unordered_map<std::uint64_t, Times> times_;
   std::list<std::uint64_t> given_up_;  // identities of destroyed groups, oldest first

@@ -58,8 +58,8 @@ class Channels {
   Channel& at(transport::Purpose purpose, GroupRank member);
 
   /// Attaches a link to the rail with index `rail` of the channel, which has `rails` rails. Drops
-  /// the link if that rail already has one, or after close(). The link's bytes are added to
-  /// `bytes`, which must outlive this object.
+  /// the link if that rail already has one, or after close(). `bytes` counts the bytes that the
+  /// link transfers, and must outlive this object.
   void attach(transport::Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
               std::unique_ptr<transport::Link> link, LinkBytes& bytes);
   /// Records that the member is lost: no more links to it will be made.
@@ -71,7 +71,7 @@ class Channels {
   /// Closes the channels and returns their links. Needs no memory.
   DepartingLinks take_links() noexcept;
   void for_each_lane(const std::function<void(Lane&)>& visit) const;
-  /// Memory of the links in bytes, without memory that is shared between ranks.
+  /// Size in bytes of the links' buffers, without memory that is shared between ranks.
   std::size_t buffer_bytes() const;
 
  private:

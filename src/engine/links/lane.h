@@ -15,7 +15,7 @@
 
 namespace mccl::engine {
 
-/// Bytes of headers and payloads that passed through links.
+/// Numbers of bytes, of headers and payloads together, that passed through one or more links.
 struct LinkBytes {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
@@ -25,8 +25,8 @@ struct LinkBytes {
 /// engine's progress lock. Throws LinkClosed and CorruptionError.
 class Lane {
  public:
-  /// `peer` is the group rank of the member that the link leads to. The lane adds its bytes to
-  /// `bytes`, which must outlive it.
+  /// `peer` is the group rank of the member that the link leads to. `bytes` counts the bytes that
+  /// the lane transfers, and must outlive the lane.
   Lane(std::unique_ptr<transport::Link> link, GroupRank peer, std::size_t payload_limit, bool crc,
        LinkBytes& bytes)
       : link_(std::move(link)),
@@ -66,8 +66,8 @@ class Lane {
   void accept() { accepted_ = true; }
   std::size_t payload_received() const { return received_; }
 
-  /// Moves the available payload into `destination`, which is memory for the whole payload. Returns
-  /// true when the payload is complete.
+  /// Reads the payload bytes that have arrived into `destination`, which has room for the whole
+  /// payload. Returns true when the payload is complete.
   bool read_payload(std::span<std::byte> destination, Traffic& traffic);
   /// The available payload, rounded down to whole elements; may be empty.
   std::span<const std::byte> peek_payload(std::size_t element_bytes, Traffic& traffic);

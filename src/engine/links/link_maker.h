@@ -57,16 +57,16 @@ class LinkMaker {
   LinkMaker(WorldRank rank, Transports transports, Clock::duration patience, Peers& peers,
             Find find, const Log& log, Made made = {});
 
-  /// Describes the preferred transport to a peer, for use in log messages.
+  /// Describes the first transport that reaches a peer, for use in log messages.
   std::string describe(WorldRank peer) const;
-  /// Name of the preferred transport to a peer; empty if no transport reaches it.
+  /// Name of the first transport that reaches a peer; empty if none does.
   std::string transport_to(WorldRank peer) const;
 
-  /// The bytes of all links made so far, including those of groups that have ended.
+  /// Byte counts of all links made so far, including the links of groups that have ended.
   const std::map<LinkName, LinkBytes>& bytes() const { return bytes_; }
 
-  /// equal_ways() and take_way() call the functions of the same name of the preferred transport to
-  /// the peer.
+  /// equal_ways() and take_way() call the functions of the same name of the first transport that
+  /// reaches the peer.
   std::vector<std::string> equal_ways(WorldRank peer) const;
   void take_way(WorldRank peer, std::size_t way);
 

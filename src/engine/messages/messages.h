@@ -201,7 +201,7 @@ class Messages {
     std::uint64_t taken = 0;  ///< Number of requests and whole eager messages read from the peer.
     /// Until `taken` reaches this number, messages are read before their receives are posted.
     std::uint64_t wanted = 0;
-    bool draining = false;     ///< Set by drain().
+    bool draining = false;     ///< True once drain() was called.
     bool reads_ahead = false;  ///< True if messages are read before receives are posted.
     std::uint64_t asked = 0;   ///< Last number passed to `ask` in ask_for_room().
     /// Time since which frames to the peer wait for space in a link; max() if none waits.

@@ -62,7 +62,7 @@ class Reports {
   /// The requests of one peer.
   struct Asker {
     Clock::time_point not_before;        ///< Earliest time of the next report to the peer.
-    std::optional<std::uint64_t> waits;  ///< Number of the peer's request that is unanswered.
+    std::optional<std::uint64_t> waits;  ///< Number of the peer's last request, if unanswered.
   };
 
   void answer(WorldRank peer, std::uint64_t round, Clock::time_point now);
