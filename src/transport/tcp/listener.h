@@ -61,7 +61,8 @@ class Inlet {
 
   /// Returns the listener of this inlet. May be called only once.
   Listener listener() { return Listener(std::exchange(unclaimed_, nullptr)); }
-  /// Never blocks. The connection is closed if the listener has closed or its queue is full.
+  /// Passes the connection to the listener; never blocks. Closes the connection if the listener has
+  /// closed or its queue is full.
   void hand_over(Socket socket);
 
  private:

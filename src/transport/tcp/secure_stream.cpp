@@ -120,7 +120,7 @@ struct SecureStream::Callbacks {
     return made;
   }
 
-  /// Returns the pre-shared key in the form that OpenSSL needs, an SSL_SESSION to resume; null on
+  /// Returns the pre-shared key as an SSL_SESSION, the form in which OpenSSL accepts it; null on
   /// failure.
   static SSL_SESSION* session(SSL* ssl) {
     const auto& key = static_cast<const SecureStream*>(SSL_get_app_data(ssl))->key_;

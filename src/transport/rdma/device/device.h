@@ -30,8 +30,8 @@ namespace mccl::transport::rdma {
 
 class SlotMemory;
 
-/// The area of registered memory that holds the slots of one link. The destructor returns it to its
-/// SlotMemory.
+/// The area of registered memory that holds the slots of one link. The destructor returns the area
+/// to its SlotMemory.
 class Berth {
  public:
   Berth() = default;
@@ -77,7 +77,7 @@ class SlotMemory {
   struct Slab {
     std::unique_ptr<std::byte, Unmap> memory;
     std::unique_ptr<MemoryRegion> region;  // Covers `memory`, so it is destroyed first.
-    std::vector<std::size_t> free;         ///< Offsets of free berths.
+    std::vector<std::size_t> free;         ///< Offsets of free berths, in bytes.
     std::size_t used = 0;
   };
 
