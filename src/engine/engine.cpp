@@ -360,7 +360,7 @@ void Engine::after_fork_in_parent() noexcept {
 void Engine::abandon_after_fork() noexcept {
   abandoned_ = true;
   if (forker_.load() != std::this_thread::get_id())
-    return;  // this thread held no locks during the fork, so this copy may be inconsistent
+    return;  // the fork happened without the locks, so this copy may be inconsistent
   try {
     links_.abandon();
     Sleep beside;

@@ -81,7 +81,7 @@ bool Agreement::agrees(GroupRank member) const {
   return vote && vote->round == entered_ && std::ranges::equal(vote->standings, known_);
 }
 
-/// Adds the states that another member knows to known_. Returns true if this changes known_.
+/// Merges the states that another member has announced into known_. Returns true if known_ changed.
 bool Agreement::merge(const Standings& others) {
   bool has_learned = false;
   for (GroupRank member(0); member < known_.end_rank(); ++member) {

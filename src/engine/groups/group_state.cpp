@@ -59,7 +59,7 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
 
 /// Records a collective that a GPU carries out without the host. The flight record lists such
 /// collectives under a separate group, because they are numbered separately: ranks compare the
-/// numbers of all other collectives, so these must not use up any.
+/// numbers of all other collectives, so the GPU's collectives must not use any of those numbers.
 void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
                                  const CallSite* site) noexcept {
   FlightRecorder& recorder = around_.completions.recorder();

@@ -160,7 +160,7 @@ class GroupState {
 
   /// Announces the failure to the other members, once, and ends all pending calls.
   void fail(Failure failure) noexcept;
-  /// The same as fail(), for a group that mark_failed() has already marked.
+  /// Does the same as fail(), for a group that mark_failed() has already marked.
   void settle_failure() noexcept;
   /// Handles the loss of a member. A collective that then makes no progress fails soon
   /// (fail_without_the_dead() in group_time.cpp), even if it waits for another member; otherwise a

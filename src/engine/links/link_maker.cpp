@@ -321,7 +321,7 @@ void LinkMaker::handle(Place place, LinkEvent& event, bool closed) {
   const bool made_here = event.peer < rank_;
   const auto found = making_.find({event.peer, event.key});
   const bool begun = found != making_.end() && found->second == place;
-  // This rank dialled, but has given up this attempt meanwhile.
+  // Ignores the result of a dial that this rank has given up.
   if (made_here && !begun) return;
   if (begun) making_.erase(found);
   if (!made_here) leave_other(event.peer, event.key, place);
