@@ -72,7 +72,7 @@ class Credits {
  private:
   std::uint32_t depth_;
   std::uint32_t sent_ = 0;
-  std::uint32_t heard_ = 0;  ///< Last MessageHeader::returned that the peer has sent.
+  std::uint32_t heard_ = 0;  ///< MessageHeader::returned of the peer's last message.
   std::uint32_t returned_ = 0;
   std::uint32_t announced_ = 0;  ///< Value of returned_ that was last sent to the peer.
 };

@@ -85,7 +85,7 @@ class Pair {
   std::span<const std::byte> front() const;
   /// Drops bytes of the oldest message. Posts its slot again once all its bytes are dropped.
   void take(std::size_t bytes);
-  /// Number of bytes that have arrived and have not been taken.
+  /// Number of bytes that have arrived and that take() has not dropped.
   std::size_t arrived() const { return arrived_bytes_; }
 
   /// Sends the message close, after which this end sends no more messages.
@@ -169,7 +169,7 @@ class Pair {
   std::array<Sending, kSendSlots> sending_{};
   std::size_t unsent_ = 0, lent_ = 0;
 
-  /// Ring buffer of arrived messages that have not been taken in full.
+  /// Ring buffer of arrived messages of which take() has not dropped all bytes.
   std::array<Arrived, kReceiveSlots> arrived_{};
   std::uint32_t first_arrived_ = 0, arrived_count_ = 0;
   std::size_t arrived_bytes_ = 0;

@@ -15,9 +15,9 @@ namespace {
 using namespace abi;
 
 /// Retransmission on rc: the interval is 4.096 us << 17, or 0.54 s; after seven retries, about 4 s,
-/// the device gives up. An interruption of a second thus does not end a job; the control connections
-/// over TCP detect dead peers. A short interval would also retransmit packets that are only late,
-/// and software devices handle such retransmissions incorrectly (docs/rdma.md).
+/// the device gives up. An interruption of a second thus does not end a job. (The control
+/// connections over TCP detect dead peers.) A short interval would also retransmit packets that are
+/// only late, and software devices handle such retransmissions incorrectly (docs/rdma.md).
 constexpr std::uint8_t kTimeout = 17;
 constexpr std::uint8_t kRetries = 7;
 /// Number of retries if the peer has no receive posted; 7 means forever. Credits ensure that a
