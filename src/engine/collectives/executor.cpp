@@ -280,8 +280,8 @@ void Executor::watch(Sleep& sleep) {
     for (const auto& lane : peer.channel->lanes) {
       short events = 0;
       if (lane->sending() || may_send(peer)) events |= POLLOUT;
-      // While a lane's incoming message cannot be used yet, the lane is not read, so more data on
-      // this lane must not end the sleep.
+      // While a lane's incoming message cannot be used yet, its payload is not read, so more data
+      // on this lane must not end the sleep.
       const Frame* header = lane->header();
       const bool stalled =
           header && (!lane->accepted() || !may_run(peer.plan->receives[header->message]));
@@ -325,7 +325,7 @@ std::byte* Executor::writable(const Region& region) {
       return scratch_.data() + offset;
     case Space::output:
       return static_cast<std::byte*>(task_->out.data) + offset;
-    case Space::input:  // written only in place: input and output are then the same memory
+    case Space::input:  // written only in place: this memory is then also output
       return static_cast<std::byte*>(const_cast<void*>(task_->in.data)) + offset;
     case Space::coded:
       return scratch_.data() + coded_begin_ +
