@@ -100,6 +100,9 @@ struct MCCL_API Config {
   /// group drops its unsent data if the receiving rank accepts none of it
   double connect_timeout = 60;
   double liveness_interval = 10;  ///< Seconds without data from a rank until it counts as dead
+  /// Seconds for which a rank tries to replace a broken connection to a live rank; 0: not at all;
+  /// -1: liveness_interval
+  double link_retry = -1;
   /// Seconds without progress after which a warning names the ranks that a call waits for; 0: no
   /// warning
   double warn_after = 30;

@@ -48,6 +48,8 @@ struct MetricsSummary {
   std::uint64_t shm_links = 0;
   std::uint64_t rdma_links = 0;
   std::uint64_t tcp_links = 0;
+  /// Number of TCP connections to live ranks that broke and were replaced.
+  std::uint64_t repaired_links = 0;
 };
 
 /// Calls `visit` with the name and the value of each field, in the order above.
@@ -74,6 +76,7 @@ void for_each_field(Summary& summary, const Visit& visit) {
   visit("shm_links", summary.shm_links);
   visit("rdma_links", summary.rdma_links);
   visit("tcp_links", summary.tcp_links);
+  visit("repaired_links", summary.repaired_links);
 }
 
 /// Measurements of one finished call, in seconds and bytes.
@@ -134,6 +137,8 @@ class MCCL_API Metrics {
   /// Counts one established link. `transport` is "shm", "rdma" or "tcp"; any other value is
   /// ignored.
   void record_link(std::string_view transport);
+  /// Adds 1 to MetricsSummary::repaired_links.
+  void record_repaired_link();
   /// Adds `bytes` to MetricsSummary::staging_bytes; `bytes` is negative when memory is released.
   void record_staging(std::int64_t bytes);
   /// Records the algorithm that calls of the collective use from now on. `algorithm` must refer to

@@ -44,6 +44,7 @@ class MetricsSummary:
             measurements at the start of the job do not count.
         rdma_links: Number of links established through RDMA devices.
         tcp_links: Number of links established through TCP.
+        repaired_links: Number of TCP connections to live ranks that broke and were replaced.
     """
 
     total_ops: int = 0
@@ -67,6 +68,7 @@ class MetricsSummary:
     shm_links: int = 0
     rdma_links: int = 0
     tcp_links: int = 0
+    repaired_links: int = 0
 
     def __str__(self) -> str:
         """The table that log_metrics() writes."""

@@ -49,6 +49,7 @@ struct Metrics::State {
     std::uint64_t timed = 0;
     std::uint64_t errors = 0;
     std::uint64_t refused_connections = 0;
+    std::uint64_t repaired_links = 0;
     double latency_s = 0;
     double queue_wait_s = 0;
     double execution_s = 0;
@@ -140,6 +141,11 @@ void Metrics::record_link(std::string_view transport) {
   if (transport == "tcp") ++state_->tcp_links;
 }
 
+void Metrics::record_repaired_link() {
+  const std::lock_guard lock(state_->mutex);
+  ++state_->counters.repaired_links;
+}
+
 void Metrics::record_staging(std::int64_t bytes) {
   const std::lock_guard lock(state_->mutex);
   state_->staging_bytes += bytes;
@@ -200,6 +206,7 @@ MetricsSummary Metrics::summary() const {
       .shm_links = state_->shm_links,
       .rdma_links = state_->rdma_links,
       .tcp_links = state_->tcp_links,
+      .repaired_links = counters.repaired_links,
   };
 }
 
@@ -235,6 +242,7 @@ std::string to_table(const MetricsSummary& summary) {
       {"links, shared memory", fmt::format("{}", summary.shm_links)},
       {"links, RDMA", fmt::format("{}", summary.rdma_links)},
       {"links, TCP", fmt::format("{}", summary.tcp_links)},
+      {"links, repaired", fmt::format("{}", summary.repaired_links)},
   };
   std::size_t name_width = 0, value_width = 0;
   for (const auto& [name, value] : rows) {

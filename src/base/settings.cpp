@@ -240,6 +240,12 @@ constexpr SettingRow kRows[] = {
      "0.001 to 31536000 seconds",
      "Seconds without data from a rank after which the other ranks consider it dead",
      {.must_agree = true, .minimum = 0.001, .maximum = kYear}},
+    {"link_retry",
+     &Config::link_retry,
+     "0 to 31536000 seconds, or -1",
+     "Seconds for which a rank tries to replace a TCP connection that broke while the other rank "
+     "is alive; 0: a broken connection ends the job; -1: the value of liveness_interval",
+     {.minimum = -1, .maximum = kYear}},
     {"warn_after",
      &Config::warn_after,
      "0 to 31536000 seconds",

@@ -216,6 +216,7 @@ rendezvous::Met Engine::meet() {
       .config = options_.config,
       .log = log_,
       .on_refused = [metrics = options_.metrics] { metrics->record_refused_connection(); },
+      .on_repaired = [metrics = options_.metrics] { metrics->record_repaired_link(); },
       .bell_pipe = driver_.bell_pipe(),
       .wiring = options_.wiring,
       .verbs = options_.verbs,

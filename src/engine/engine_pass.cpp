@@ -172,6 +172,10 @@ void Engine::beat(Clock::time_point now) {
     log_.warn("rank {} is considered dead: {}", silent.peer, silent.reason);
     lose(silent.peer, silent.reason, transport::Loss::silence);
   }
+  for (WorldRank peer(0); peer.number() < size(); ++peer) {
+    if (peers_.connected(peer) && !memory_->neighbour(peer) && heart_.has_fallen_silent(peer))
+      links_.suspect(peer);
+  }
   if (memory_->arena) memory_->arena->collect();
   groups_.for_each([&](GroupState& group) {
     group.watch_delivery(now, heart_);

@@ -47,6 +47,10 @@ class Link {
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
+  /// Must be called before the bytes that were passed to write() are changed. A link that can repair
+  /// its connection then copies those that it may have to send again.
+  virtual void release() noexcept {}
+
   /// Returns at least `at_least` of the bytes that have arrived, as a contiguous span in the link's
   /// memory. Returns an empty span if fewer have arrived. `at_least` is at most peek_capacity().
   /// More bytes may have arrived than the span contains. The span is valid until the next call on
@@ -85,6 +89,13 @@ class Link {
   /// acknowledges bytes even if its process does not read them.
   virtual std::optional<Clock::duration> unacknowledged_for() const { return {}; }
 
+  /// True while the connection of the link is being replaced; write() then accepts no bytes.
+  virtual bool is_broken() const { return false; }
+
+  /// Called if the network may have dropped the connection of the link without an error. The link
+  /// then tries to replace the connection, if it can.
+  virtual void suspect() noexcept {}
+
   /// Ends the use of the link: the caller must not write or read afterwards, and bytes that arrive
   /// are discarded. Must be called again until it returns true. The link can then be destroyed, and
   /// the peer still receives everything that was written.
@@ -114,8 +125,11 @@ enum class Purpose : std::uint8_t {
   /// LinkKey::group is the target rank. LinkKey::rail selects whether the links or the store of the
   /// target rank accept the connection (Destination in rendezvous/cabling/wiring.h).
   relay,
+  /// A new connection for a link whose connection broke (rendezvous/meeting/repairs.h).
+  /// LinkKey::group is the number that identifies the link.
+  repair,
 };
-inline constexpr int kPurposeCount = 6;
+inline constexpr int kPurposeCount = 7;
 
 /// Identifies one of the connections between two ranks. `group` is the id of the group that uses
 /// the connection, the target rank for Purpose::relay, and 0 for control, store and cable. `rail`

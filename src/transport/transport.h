@@ -86,6 +86,9 @@ class Transport {
   virtual Making hear(WorldRank peer, const LinkKey& key, std::span<const std::byte> blob) = 0;
   /// Called instead of hear() if this end refuses the link that the dialing end has begun.
   virtual void refuse(WorldRank, const LinkKey&, std::span<const std::byte>) {}
+  /// Called repeatedly while nothing arrives from the peer. The transport makes new connections for
+  /// the links to the peer, if it can.
+  virtual void suspect(WorldRank) {}
   /// Abandons a link that is being made, whichever end dialed. No event follows.
   virtual void cancel(WorldRank peer, const LinkKey& key) = 0;
 

@@ -1,6 +1,9 @@
 // Tests peers that fall silent while the kernel reports nothing: they are stopped for good, or
 // behind a cut cable. The calls have a timeout of half an hour; the liveness interval must end
 // them.
+#include <algorithm>
+#include <vector>
+
 #include "support/hosts.h"
 #include "support/processes.h"
 
@@ -189,7 +192,7 @@ TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
                  .enter = [&hosts](int rank) { hosts.enter(rank); },
                  .at_the_store = {}});
   for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "busy");
-  ASSERT_TRUE(hosts.lose_large_packets());
+  ASSERT_TRUE(hosts.lose_large_packets(false));
   for (const int rank : {0, 1}) {
     const std::string error = job.line(rank, std::chrono::seconds(30));
     EXPECT_NE(error.find("rank 1 is alive, but its host has acknowledged nothing"),
@@ -197,6 +200,31 @@ TEST(APathThatLosesLargePackets, EndsCallsAndSaysSo) {
         << error;
     EXPECT_NE(error.find("MTU"), std::string::npos) << error;
   }
+}
+
+/// The interface of the second host now has a smaller MTU. Packets of the existing connections are
+/// lost, but new connections learn their size.
+TEST(APathThatLosesLargePackets, IsUsedAgainIfNewConnectionsKnowTheSize) {
+  const Hosts hosts;
+  if (!hosts.ready()) GTEST_SKIP() << "needs the right to make network namespaces";
+  Processes job(2,
+                [](Context& context, const Processes::Say& say) {
+                  std::vector<float> data(2'000'000);
+                  const Buffer buffer{data.data(), data.size(), DType::f32};
+                  for (int i = 0; data[0] < 2; ++i) {  // until both ranks have repaired a link
+                    const bool repaired = context.metrics()->summary().repaired_links > 0;
+                    std::ranges::fill(data, repaired ? 1.F : 0.F);
+                    context.world()->all_reduce(buffer, buffer, ReduceKind::sum).wait();
+                    if (i == 3) say("busy");
+                  }
+                },
+                {.store_address = "10.77.0.1:29100",
+                 .config_of = [](int) { return watchful("tcp"); },
+                 .enter = [&hosts](int rank) { hosts.enter(rank); },
+                 .at_the_store = {}});
+  for (const int rank : {0, 1}) ASSERT_EQ(job.line(rank), "busy");
+  ASSERT_TRUE(hosts.lose_large_packets(true));
+  job.expect_good_end();
 }
 
 /// If a rank does not read, its receive window stays full, but its host still answers probes. The

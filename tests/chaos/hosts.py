@@ -80,6 +80,22 @@ class Hosts:
     def mend(self, host: int) -> None:
         _ip(f"-n {self._name('switch')} link set c{host} master switch")
 
+    def shut(self, host: int) -> None:
+        """Takes the interface of the host down."""
+        _ip(f"-n {self._name(host)} link set cable down")
+
+    def open(self, host: int) -> None:
+        """Takes the interface of the host up again."""
+        _ip(f"-n {self._name(host)} link set cable up")
+
+    def reset(self, host: int) -> None:
+        """Resets the host's connections to the others, if the kernel can do so on request.
+
+        Kernels without CONFIG_INET_DIAG_DESTROY keep the connections.
+        """
+        words = ["ip", "netns", "exec", self._name(host), "ss", "-K", "dst", f"{_NETWORK}.0/24"]
+        subprocess.run(words, check=False, capture_output=True)
+
     def close(self) -> None:
         for name in self._made:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)

@@ -14,7 +14,7 @@ from typing import Any
 from free_port import free_port
 from hosts import Hosts
 from rank import END, GO, RECOVER, Rank
-from scenario import HARMLESS, OPTIONAL, SILENCES, Face, Fault, Moment, Scenario
+from scenario import HARMLESS, NETWORKED, OPTIONAL, SILENCES, Face, Fault, Moment, Scenario
 
 #: Seconds after which whatever has not happened hangs. Beyond every bound that a trial checks.
 PATIENCE = 12.0
@@ -137,7 +137,7 @@ class Job:
 
     def _run(self) -> None:
         scenario, victim = self.scenario, self.processes[self.scenario.victim]
-        if scenario.fault in (Fault.CUT, Fault.LAPSE):
+        if scenario.fault in NETWORKED:
             self._cut(victim)
         if scenario.fault == Fault.PAUSE and self._await(lambda: self._has("fault"), "the fault"):
             time.sleep(scenario.delay)
@@ -161,13 +161,16 @@ class Job:
         assert self.hosts is not None
         if not self._await(lambda: self._has("ready"), "the fault"):
             return
+        hosts, rank = self.hosts, victim.rank
+        strikes = {Fault.RESET: hosts.reset, Fault.DOWN: hosts.shut}
+        mends = {Fault.LAPSE: hosts.mend, Fault.DOWN: hosts.open}
         at = time.monotonic()
-        self.hosts.cut(victim.rank)
-        self.outcome.events.append({"event": "fault", "rank": victim.rank, "at": at})
+        strikes.get(self.scenario.fault, hosts.cut)(rank)
+        self.outcome.events.append({"event": "fault", "rank": rank, "at": at})
         victim.command(GO)
-        if self.scenario.fault == Fault.LAPSE:
+        if mend := mends.get(self.scenario.fault):
             time.sleep(self.scenario.delay)
-            self.hosts.mend(victim.rank)
+            mend(rank)
 
     def _wake(self, victim: _Process) -> None:
         """Continues the stopped victim, which must learn that the others have given it up."""

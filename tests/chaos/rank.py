@@ -20,7 +20,16 @@ from typing import Any, NoReturn
 
 import faces
 import traffic
-from scenario import OMITTED_TIMEOUT, Face, Fault, Moment, Scenario
+from scenario import (
+    HARMLESS,
+    NETWORKED,
+    OMITTED_TIMEOUT,
+    OPTIONAL,
+    Face,
+    Fault,
+    Moment,
+    Scenario,
+)
 from traffic import Call, Started
 
 import mccl.distributed as dist
@@ -103,9 +112,7 @@ class Rank:
 
     def _ends(self) -> bool:
         """True if the program ends by itself, because the fault may leave it unharmed."""
-        return self.scenario.fault in (
-            Fault.NONE, Fault.PAUSE, Fault.LAPSE, Fault.FILES, Fault.MEMORY,
-        )  # fmt: skip
+        return self.scenario.fault in HARMLESS | OPTIONAL
 
     def _step(self, world: Any, step: int) -> None:
         scenario = self.scenario
@@ -162,7 +169,7 @@ class Rank:
     def _strike(self, world: Any) -> None:
         """Commits the fault."""
         fault = self.scenario.fault
-        if fault in (Fault.CUT, Fault.LAPSE):
+        if fault in NETWORKED:
             self.say("ready")
             os.read(self._hear, 1)
             return

@@ -20,6 +20,8 @@ class Fault(StrEnum):
     PAUSE = "paused"
     CUT = "cut network"
     LAPSE = "short cut"
+    DOWN = "interface down for a while"
+    RESET = "reset connections"
     ABORT = "abort"
     MISMATCH = "other call"
     OMIT = "call left out"
@@ -45,7 +47,8 @@ class Face(StrEnum):
 #: Faults per hundred trials. Stopped ranks and cut networks take the liveness interval.
 WEIGHTS = {
     Fault.NONE: 3, Fault.KILL: 20, Fault.SEGV: 7, Fault.EXIT: 8, Fault.LEAVE: 7, Fault.STOP: 9,
-    Fault.PAUSE: 7, Fault.CUT: 5, Fault.LAPSE: 3, Fault.ABORT: 9, Fault.MISMATCH: 10,
+    Fault.PAUSE: 7, Fault.CUT: 5, Fault.LAPSE: 3, Fault.DOWN: 2, Fault.RESET: 4,
+    Fault.ABORT: 9, Fault.MISMATCH: 10,
     Fault.OMIT: 5, Fault.FILES: 3, Fault.MEMORY: 4,
 }  # fmt: skip
 SIZES = {2: 26, 3: 22, 4: 22, 5: 10, 6: 8, 7: 5, 8: 7}
@@ -53,9 +56,9 @@ SIZES = {2: 26, 3: 22, 4: 22, 5: 10, 6: 8, 7: 5, 8: 7}
 DEATHS = frozenset({Fault.KILL, Fault.SEGV, Fault.EXIT})
 SILENCES = frozenset({Fault.STOP, Fault.CUT})
 #: Trials with these faults need network namespaces, hence root.
-NETWORKED = frozenset({Fault.CUT, Fault.LAPSE})
+NETWORKED = frozenset({Fault.CUT, Fault.LAPSE, Fault.DOWN, Fault.RESET})
 #: Faults of which no call may notice anything.
-HARMLESS = frozenset({Fault.NONE, Fault.PAUSE, Fault.LAPSE})
+HARMLESS = frozenset({Fault.NONE, Fault.PAUSE, Fault.LAPSE, Fault.DOWN, Fault.RESET})
 #: Faults that the victim commits with the call itself.
 WRONG_CALLS = frozenset({Fault.MISMATCH, Fault.OMIT})
 #: Faults that trials of torch and MLX have.

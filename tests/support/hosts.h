@@ -47,10 +47,13 @@ class Hosts {
   }
 
   /// Drops packets above 1280 bytes to the second host from now on, without notifying the first.
-  /// This is what happens behind a switch with a smaller MTU than the hosts.
-  bool lose_large_packets() const {
+  /// This is what happens behind a switch with a smaller MTU than the hosts. If new connections are
+  /// `told`, their packets are small enough.
+  bool lose_large_packets(bool told) const {
+    const std::string advertise = " route replace 10.77.0.0/24 dev cable src 10.77.0.2 advmss 1460";
     return shell("ip -n " + name(0) + " link set cable gso_max_segs 1") &&
-           shell("ip -n " + name(1) + " link set cable mtu 1280");
+           shell("ip -n " + name(1) + " link set cable mtu 1280") &&
+           (told || shell("ip -n " + name(1) + advertise));
   }
 
   /// Moves the calling process into the namespace of `host`; call it in a child process.

@@ -20,6 +20,9 @@ constexpr std::chrono::seconds kIdleAfter{10};
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 /// Time without progress after which the flight record shows which member a call waits for.
 constexpr std::chrono::milliseconds kNoteWaitAfter{100};
+/// A link is suspected after the liveness interval divided by this number, if its peer is alive but
+/// acknowledges no data.
+constexpr int kSuspectedAfter = 4;
 
 }  // namespace
 
@@ -362,7 +365,9 @@ void GroupState::watch_delivery(Clock::time_point now, const Heartbeats& heart) 
   std::optional<Failure> failure;
   channels_.for_each_lane([&](Lane& lane) {
     const bool heard = heart.hears(membership_.members[lane.peer()]);
-    if (lane.lost_on_the_way(now, heard) < heart.silence() || failure) return;
+    const Clock::duration lost = lane.lost_on_the_way(now, heard);
+    if (lost >= heart.silence() / kSuspectedAfter) lane.link().suspect();
+    if (lost < heart.silence() || failure) return;
     failure = Failure{
         FailureKind::peer,
         fmt::format(

@@ -58,6 +58,7 @@ bool Lane::push(Traffic& traffic) {
     link_->write({});  // throws if the link has ended, after which borrowed() might never become 0
     if (link_->borrowed() > 0) return false;
   }
+  link_->release();
   sending_ = false;
   return true;
 }

@@ -37,7 +37,10 @@ class Lane {
 
   transport::Link& link() { return *link_; }
   /// Returns the link. The lane must not be used afterwards.
-  std::unique_ptr<transport::Link> take_link() { return std::move(link_); }
+  std::unique_ptr<transport::Link> take_link() {
+    link_->release();
+    return std::move(link_);
+  }
 
   /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }

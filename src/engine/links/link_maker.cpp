@@ -368,6 +368,10 @@ std::vector<transport::Transport::LostPeer> LinkMaker::take_lost() {
   return lost;
 }
 
+void LinkMaker::suspect(WorldRank peer) {
+  for (const auto& transport : transports_) transport->suspect(peer);
+}
+
 void LinkMaker::watch(std::vector<pollfd>& descriptors) const {
   for (const auto& transport : transports_) transport->watch(descriptors);
 }

@@ -82,6 +82,8 @@ class LinkMaker {
   /// Cancels the links of the group that are still being made.
   void forget(std::uint64_t group);
 
+  /// Called repeatedly while nothing arrives from the peer; see Transport::suspect().
+  void suspect(WorldRank peer);
   /// Lets the transports make progress, and attaches finished links. `closed` returns true for a
   /// group that this rank has closed.
   void progress(const std::function<bool(std::uint64_t group)>& closed);

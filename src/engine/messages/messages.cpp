@@ -272,6 +272,7 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   Peer& peer = peers_[rank];
   for (const auto& lane : channels_.at(transport::Purpose::point_to_point, rank).lanes) {
     if (lane && lane->link().borrowed() > 0) return std::nullopt;
+    if (lane) lane->link().release();
   }
   // No data follows the grant of an empty message, so its receive completes when the grant has been
   // sent. The unsent grants are dropped here, so their receives must complete here.

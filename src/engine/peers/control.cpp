@@ -145,6 +145,7 @@ void ControlConnection::flush() noexcept {
   try {
     while (has_unsent()) {
       const std::size_t written = link_->write(std::span(unsent_).subspan(sent_));
+      link_->release();
       if (written == 0) break;
       sent_ += written;
     }

@@ -258,8 +258,12 @@ void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
         guest.from.text(), self_.rank);
     return;
   }
-  newcomers.push_back(
-      {handshake.peer(), handshake.key(), guest.conversation.take_socket(), {}, guest.from});
+  newcomers.push_back({handshake.peer(),
+                       handshake.key(),
+                       guest.conversation.take_socket(),
+                       {},
+                       guest.from,
+                       handshake.link_number()});
 }
 
 void Acceptor::refused(const Guest& guest, Clock::time_point now,

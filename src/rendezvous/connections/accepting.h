@@ -90,6 +90,7 @@ struct Newcomer {
   transport::tcp::Socket socket;
   std::string reason;
   transport::tcp::Address from;
+  std::uint64_t link_number = 0;  ///< See Handshake::link_number().
 };
 
 /// Holds at most kMaxGuests guests, each for at most kGuestLimit. If a connection arrives while

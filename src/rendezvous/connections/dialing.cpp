@@ -19,8 +19,6 @@ using transport::tcp::Socket;
 using transport::tcp::SocketError;
 
 constexpr std::string_view kNoAnswer = "no answer";
-/// Time limit of one attempt to connect.
-constexpr Clock::duration kAttemptLimit = 2s;
 
 }  // namespace
 
@@ -44,6 +42,7 @@ bool Dial::advance(Clock::time_point now) {
         break;
       case Progress::done:
         winner_ = attempt->candidate;
+        link_number_ = attempt->conversation->handshake().link_number();
         socket_ = attempt->conversation->take_socket();
         attempts_.clear();
         return true;
@@ -84,7 +83,7 @@ void Dial::begin_round(Clock::time_point now) {
   all_refused_ = true;
   next_candidate_ = 0;
   next_start_ = now + back_off_;
-  back_off_ = std::min(2 * back_off_, kLongestBackOff);
+  back_off_ = std::min(2 * back_off_, request_.longest_back_off);
 }
 
 void Dial::start_attempts(Clock::time_point now) {
@@ -102,7 +101,7 @@ void Dial::start(std::size_t index, Clock::time_point now) {
   try {
     attempt.candidate = index;
     attempt.begun = now;
-    attempt.deadline = std::min(now + kAttemptLimit, request_.deadline);
+    attempt.deadline = std::min(now + request_.attempt_limit, request_.deadline);
     attempt.connecting = Socket::stream(candidate.to.family());
     lacks_files_ = 0;
     transport::tcp::set_buffer_bytes(attempt.connecting, request_.buffer_bytes);
@@ -216,15 +215,20 @@ void Dial::fail(Clock::time_point now) {
                           request_.peer, without_files(request_.self.rank, lacks_files_));
     return;
   }
-  std::string tried;
-  for (const Candidate& candidate : request_.candidates)
-    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(),
-                         candidate.outcome.empty() ? "not tried" : candidate.outcome);
+  const std::string tried = outcomes();
   reason_ = fmt::format(
       "rank {} could not connect to rank {} within {:.1f} s. Tried {}. {}", request_.self.rank,
       request_.peer, seconds_between(begun_, now),
       tried.empty() ? "nothing: that rank published no address that this rank can use" : tried,
       advice());
+}
+
+std::string Dial::outcomes() const {
+  std::string tried;
+  for (const Candidate& candidate : request_.candidates)
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", candidate.text(),
+                         candidate.outcome.empty() ? "not tried" : candidate.outcome);
+  return tried;
 }
 
 std::string Dial::advice() const {

@@ -45,6 +45,9 @@ struct DialRequest {
   std::vector<Candidate> candidates = {};
   /// Time for which an attempt may hang before the next candidate is tried in parallel.
   Clock::duration stagger = std::chrono::milliseconds(250);
+  /// Time limit of one attempt to connect.
+  Clock::duration attempt_limit = std::chrono::seconds(2);
+  Clock::duration longest_back_off = kLongestBackOff;
   std::size_t buffer_bytes = 0;
   /// The dial fails once all candidates have refused connections for this long; 0 disables this
   /// limit.
@@ -72,6 +75,10 @@ class Dial {
   /// Returns the connection whose handshake has succeeded; empty if the dial failed.
   transport::tcp::Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
+  /// See Handshake::link_number(). Set once the handshake has succeeded.
+  std::uint64_t link_number() const { return link_number_; }
+  /// Returns each candidate with the result of its last attempt, for an error text.
+  std::string outcomes() const;
   /// True if the peer's settings differ from this rank's, so that another dial would fail too.
   bool was_refused() const { return was_refused_; }
   /// The candidate whose handshake has succeeded. It differs from first_choice() if the first
@@ -134,6 +141,7 @@ class Dial {
   /// both connections.
   bool proven_ = false;
   std::size_t winner_ = 0;
+  std::uint64_t link_number_ = 0;
   transport::tcp::Socket socket_;
   std::string reason_;
   bool was_refused_ = false;

@@ -28,6 +28,7 @@ constexpr std::string_view kAcceptorProofLabel = "mccl acceptor proof";
 constexpr std::string_view kDialerSettingsLabel = "mccl dialer settings";
 constexpr std::string_view kVerdictLabel = "mccl acceptor verdict";
 constexpr std::string_view kConnectionKeyLabel = "mccl tls 1.3 key";
+constexpr std::string_view kLinkNumberLabel = "mccl link number";
 
 /// An acceptor without a key file sends this text in its challenge, in place of the file's name.
 constexpr std::string_view kNoKeyFile = "--------------------------------";
@@ -143,6 +144,11 @@ std::shared_ptr<const transport::tcp::Encryption> Handshake::encryption() const 
 
 Proof Handshake::connection_key() const {
   return derive(secret_, transcript_, kConnectionKeyLabel);
+}
+
+std::uint64_t Handshake::link_number() const {
+  const Proof number = derive(secret_, transcript_, kLinkNumberLabel);
+  return WireReader(std::as_bytes(std::span(number))).number<std::uint64_t>();
 }
 
 void Handshake::feed(std::span<const std::byte> bytes) {

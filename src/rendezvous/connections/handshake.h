@@ -40,7 +40,7 @@ namespace mccl::rendezvous {
 
 /// Version of the messages between ranks, and of the layout of the memory that the ranks of a host
 /// share.
-inline constexpr std::uint16_t kProtocolVersion = 11;
+inline constexpr std::uint16_t kProtocolVersion = 12;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// The processes that a side without a job key accepts.
@@ -111,6 +111,9 @@ class Handshake {
   /// Returns the key for encrypting the connection, which only the two sides of this handshake
   /// know. Requires State::done.
   Proof connection_key() const;
+  /// Returns a number that identifies the link at both ranks, also after its connection has been
+  /// replaced. Requires State::done.
+  std::uint64_t link_number() const;
 
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }

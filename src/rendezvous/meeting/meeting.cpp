@@ -166,7 +166,8 @@ class Meeting {
                                            .log = o_.log,
                                            .on_refused = o_.on_refused,
                                            .reach = one_host ? Reach::this_host : Reach::any_host,
-                                           .wiring = o_.wiring});
+                                           .wiring = o_.wiring,
+                                           .on_repaired = o_.on_repaired});
     make_arena();
     rdma_ = find_rdma(o_.config, WorldRank(o_.rank), o_.size, one_host, o_.verbs);
     const std::string name = listener_ ? listener_->name() : kNoMemory;

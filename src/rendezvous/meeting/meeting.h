@@ -41,9 +41,10 @@ struct MeetingOptions {
   std::shared_ptr<Store> store;
   Config config;
   Log log;
-  std::function<void()> on_refused;  ///< Called for every refused connection.
-  int bell_pipe = -1;                ///< Descriptor through which neighbours wake this rank.
-  std::shared_ptr<Wiring> wiring;    ///< Null if all ranks reach each other directly.
+  std::function<void()> on_refused;   ///< Called for every refused connection.
+  std::function<void()> on_repaired;  ///< Called for every broken connection that was replaced.
+  int bell_pipe = -1;                 ///< Descriptor through which neighbours wake this rank.
+  std::shared_ptr<Wiring> wiring;     ///< Null if all ranks reach each other directly.
   std::shared_ptr<transport::rdma::Verbs> verbs;  ///< If null, this host's RDMA library is used.
   bool has_gpus = false;
   /// Returns the job's key, on which the ranks agree through `store`. Entries of this `store` are

@@ -27,51 +27,10 @@ using transport::tcp::InterfaceAddress;
 using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
-constexpr Clock::duration kStagger = 250ms;
-/// DialRequest::stagger for a pair with several rails: time for which a rail's own path may hang
-/// before another path is tried too. It is longer than kStagger, so that a peer that starts slowly
-/// does not move a rail to another path.
-constexpr Clock::duration kRailStagger = 2s;
-
 /// Maximum number of rails of a pair, however many cables it has.
 constexpr int kMostRails = 64;
-/// Delay before the end of a relayed connection is reported, so that the rank that saw the cause of
-/// the end can report the cause first.
-constexpr Clock::duration kNewsOnTheWay = 500ms;
-
-/// Time limit of the kernel's TCP for a silent peer, in liveness intervals. It is only a fallback:
-/// the engine detects a silent peer after one interval, and reports a better reason.
-constexpr double kIntervalsOfSystem = 2;
-
-std::unique_ptr<transport::Link> make_link(Socket socket, const std::string& peer, bool is_relayed,
-                                           const LinkKey& key, const Config& config,
-                                           const Log& log) {
-  (void)transport::tcp::use_congestion_control(socket, config.congestion_control);
-  const auto silence = std::chrono::ceil<std::chrono::seconds>(
-      std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
-  transport::tcp::bear_silence(socket, silence);
-  // A peer always reads its control connection, so unacknowledged bytes on that connection mean
-  // that the peer's host is gone.
-  if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
-  return std::make_unique<TcpLink>(
-      std::move(socket), peer,
-      transport::tcp::TcpLinkOptions{
-          .report_end_after = is_relayed ? kNewsOnTheWay : Clock::duration(),
-          .warn = [log](const std::string& text) { log.warn("{}", text); }});
-}
-
 int listed_count(const Endpoint& endpoint) {
   return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
-}
-
-/// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
-std::string purpose_of(const LinkKey& key) {
-  using transport::Purpose;
-  if (key.purpose == Purpose::control) return "control";
-  const bool is_collective = key.purpose == Purpose::collective;
-  if (!is_collective && key.purpose != Purpose::point_to_point) return "another purpose";
-  return fmt::format("{}, rail {}, group {:x}", is_collective ? "collectives" : "messages",
-                     key.rail, key.group);
 }
 
 void warn_of_small_buffers(std::size_t wanted, const Log& log) {
@@ -123,6 +82,7 @@ Mesh::Mesh(MeshOptions options)
   warn_of_congestion_control(options_.config.congestion_control, options_.log);
   if (wiring) binding.listeners.push_back(wiring->inlet(Destination::links));
   acceptor_.emplace(std::move(binding.listeners), self_, options_.log, options_.on_refused);
+  make_repairs();
 }
 
 const Endpoint& Mesh::endpoint_of(int peer) const {
@@ -145,25 +105,6 @@ int Mesh::relay_to(int peer) const {
   return options_.wiring->cabling().next(options_.rank, peer);
 }
 
-/// Sets the candidates of a dial in a job that connects along cables. A neighbour is dialed along
-/// the rail's cable first, then along the pair's other cables. Any other rank is dialed through a
-/// relay.
-void Mesh::fill_in_wired(DialRequest& request) const {
-  const Wiring& wiring = *options_.wiring;
-  if (relay_to(request.peer) >= 0) {
-    Wiring::Way way = wiring.way_to(request.peer, Destination::links);
-    request.candidates = std::move(way.candidates);
-    request.through = std::move(way.first);
-    return;
-  }
-  const std::vector<CableEnds>& ends = wiring.ends(request.peer);
-  const std::uint16_t port = endpoint_of(request.peer).port;
-  for (std::size_t i = 0; i < ends.size(); ++i) {
-    const CableEnds& end = ends[(request.key.rail + i) % ends.size()];
-    request.candidates.push_back({end.there.with_port(port), end.here, {}});
-  }
-}
-
 std::vector<Candidate> Mesh::candidates_of(int peer, std::uint8_t rail) const {
   return candidates_for(endpoint_of(peer), endpoint_, {rail, rails_of(peer)}, interfaces_);
 }
@@ -180,50 +121,17 @@ const Address* Mesh::own_end(int peer, int rail) const {
   return found == own_ends_.end() ? nullptr : &found->second;
 }
 
-/// Returns the published addresses of the peers, and the other ends of this rank's cables.
-std::vector<Address> Mesh::addresses_of_peers() const {
+/// Returns the published addresses of the peer, and the other ends of this rank's cables to it.
+std::vector<Address> Mesh::addresses_of(int peer) const {
   std::vector<Address> found;
-  for (const Endpoint& each : endpoints_) {
-    if (each.rank == options_.rank) continue;
-    for (const std::string& text : each.addresses) {
-      // The scope of a link-local address is meaningful only on its own host, so it is removed.
-      const std::string host = text.substr(0, text.find('%'));
-      if (const auto address = Address::parse_numeric(host, 0)) found.push_back(*address);
-    }
-    if (!options_.wiring) continue;
-    for (const CableEnds& end : options_.wiring->ends(each.rank)) found.push_back(end.there);
+  for (const std::string& text : endpoint_of(peer).addresses) {
+    // The scope of a link-local address is meaningful only on its own host, so it is removed.
+    const std::string host = text.substr(0, text.find('%'));
+    if (const auto address = Address::parse_numeric(host, 0)) found.push_back(*address);
   }
+  if (!options_.wiring) return found;
+  for (const CableEnds& end : options_.wiring->ends(peer)) found.push_back(end.there);
   return found;
-}
-
-/// Makes a link from an authenticated connection. Logs the connection with its number in the order
-/// of establishment.
-LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here) {
-  if (key == LinkKey{}) own_ends_[peer] = socket.local();
-  if (socket.secure()) socket.secure()->use(outbox_);
-  const int relay = relay_to(peer);
-  const std::string name = relay < 0 ? fmt::format("rank {}", peer)
-                                     : fmt::format("rank {} (through rank {})", peer, relay);
-  LinkEvent event{
-      WorldRank(peer),
-      key,
-      make_link(std::move(socket), name, relay >= 0, key, options_.config, options_.log),
-      {}};
-  options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,
-                     dialled_here ? "to" : "from", peer, purpose_of(key),
-                     event.link->description());
-  return event;
-}
-
-LinkEvent Mesh::result_of(Dial& dial) {
-  Socket socket = dial.take_socket();
-  if (!socket) return {WorldRank(dial.peer()), dial.key(), nullptr, dial.reason()};
-  if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
-    options_.log.warn("link {} to rank {} uses {} instead of {}: {}", dial.key().rail, dial.peer(),
-                      dial.winner().text(), dial.first_choice().text(),
-                      dial.first_choice().outcome);
-  }
-  return established(dial.peer(), dial.key(), std::move(socket), true);
 }
 
 void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
@@ -306,36 +214,6 @@ std::vector<std::string> Mesh::equal_ways(WorldRank peer) const {
   return ways;
 }
 
-Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) {
-  const int peer = to.number();
-  if (peer == options_.rank)
-    throw InvalidArgument(fmt::format("rank {} cannot connect to itself", peer));
-  const int count = rails_of(peer);
-  DialRequest request{.self = self_, .peer = peer, .key = key, .deadline = deadline};
-  if (options_.wiring) {
-    fill_in_wired(request);
-  } else {
-    request.candidates = candidates_of(peer, key.rail);
-    const auto taken = taken_.find(peer);
-    if (taken != taken_.end() && taken->second < request.candidates.size()) {
-      const auto way = request.candidates.begin() + static_cast<std::ptrdiff_t>(taken->second);
-      std::rotate(request.candidates.begin(), way, way + 1);
-    }
-  }
-  request.stagger = count > 1 ? kRailStagger : kStagger;
-  request.buffer_bytes = socket_buffer_bytes_of(options_.config);
-  if (endpoint_of(peer).host == endpoint_.host && !request.through)
-    request.refused_for = kRefusedFor;
-  if (options_.log.enabled(LogLevel::debug)) {
-    std::vector<std::string> ways;
-    for (const Candidate& each : request.candidates) ways.push_back(each.text());
-    options_.log.debug("connects to rank {} ({}) at {}", peer, purpose_of(key),
-                       fmt::join(ways, ", then "));
-  }
-  dials_.emplace_back(std::move(request));
-  return {};
-}
-
 Making Mesh::hear(WorldRank peer, const LinkKey&, std::span<const std::byte>) {
   throw CorruptionError(
       fmt::format("rank {} sent set-up data for a tcp link, which needs none", peer));
@@ -348,20 +226,27 @@ void Mesh::cancel(WorldRank peer, const LinkKey& key) {
 
 void Mesh::everyone_is_here() {
   are_meeting_ = false;
-  acceptor_->everyone_is_here(addresses_of_peers(), Clock::now());
+  std::vector<Address> addresses;
+  for (const Endpoint& each : endpoints_) {
+    if (each.rank == options_.rank) continue;
+    std::ranges::copy(addresses_of(each.rank), std::back_inserter(addresses));
+  }
+  acceptor_->everyone_is_here(addresses, Clock::now());
+  if (repairs_) repairs_->start();
 }
 
 void Mesh::watch(std::vector<pollfd>& descriptors) const {
   acceptor_->watch(descriptors);
   outbox_->watch(descriptors);
   for (const Dial& dial : dials_) dial.watch(descriptors);
+  if (repairs_) repairs_->watch(descriptors);
 }
 
 Clock::time_point Mesh::next_deadline() const {
   if (outbox_->has_unwatched()) return Clock::time_point::min();
   Clock::time_point next = acceptor_->next_deadline();
   for (const Dial& dial : dials_) next = std::min(next, dial.next_deadline());
-  return next;
+  return repairs_ ? std::min(next, repairs_->next_deadline()) : next;
 }
 
 void Mesh::progress(std::vector<LinkEvent>& events) {
@@ -374,19 +259,26 @@ void Mesh::progress(std::vector<LinkEvent>& events) {
   std::vector<Newcomer> newcomers;
   acceptor_->advance(now, newcomers);
   for (Newcomer& each : newcomers) {
-    report(each.socket ? established(each.peer, each.key, std::move(each.socket), false)
-                       : LinkEvent{WorldRank(each.peer), each.key, nullptr, each.reason});
+    if (each.socket && each.key.purpose == transport::Purpose::repair) {
+      if (repairs_) repairs_->accept(std::move(each));
+      continue;
+    }
+    report(each.socket
+               ? established(each.peer, each.key, std::move(each.socket), false, each.link_number)
+               : LinkEvent{WorldRank(each.peer), each.key, nullptr, each.reason});
   }
   dials_.remove_if([&](Dial& dial) {
     const bool has_ended = dial.advance(now);
     if (has_ended) report(result_of(dial));
     return has_ended;
   });
+  if (repairs_) repairs_->progress(now);
 }
 
 void Mesh::abandon() noexcept {
   acceptor_->close();
   dials_.clear();
+  if (repairs_) repairs_->stop();
 }
 
 }  // namespace mccl::rendezvous

@@ -21,6 +21,7 @@
 #include "rendezvous/connections/binding.h"
 #include "rendezvous/connections/candidates.h"
 #include "rendezvous/connections/dialing.h"
+#include "rendezvous/meeting/repairs.h"
 #include "transport/transport.h"
 
 namespace mccl::rendezvous {
@@ -38,6 +39,8 @@ struct MeshOptions {
   /// Null if all ranks reach each other directly. Otherwise the Wiring also provides a listener,
   /// for relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
+  std::function<void()> on_repaired =
+      nullptr;  ///< Called for every broken connection that was replaced.
 };
 
 /// This process's listener, and its dials to other ranks. While the ranks meet, the Mesh makes this
@@ -52,6 +55,9 @@ class Mesh final : public transport::Transport {
   /// Binds the listener. Throws InvalidArgument, with advice, if the port is taken or equals
   /// MASTER_PORT, or if an address or interface does not exist.
   explicit Mesh(MeshOptions options);
+  ~Mesh() override { abandon(); }
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
 
   /// The addresses of this rank; the caller must publish them.
   const Endpoint& endpoint() const { return endpoint_; }
@@ -90,6 +96,9 @@ class Mesh final : public transport::Transport {
                          std::span<const std::byte> blob) override;
   void cancel(WorldRank peer, const transport::LinkKey& key) override;
 
+  void suspect(WorldRank peer) override {
+    if (repairs_) repairs_->suspect_all(peer.number());
+  }
   void progress(std::vector<transport::LinkEvent>& events) override;
   /// Returns the peers whose connections used a cable that was cut since the last call.
   std::vector<LostPeer> take_lost() override;
@@ -109,10 +118,14 @@ class Mesh final : public transport::Transport {
   void fill_in_wired(DialRequest& request) const;
   std::vector<Candidate> candidates_of(int peer, std::uint8_t rail) const;
   transport::LinkEvent established(int peer, const transport::LinkKey& key,
-                                   transport::tcp::Socket socket, bool dialled_here);
+                                   transport::tcp::Socket socket, bool dialled_here,
+                                   std::uint64_t link_number);
   transport::LinkEvent result_of(Dial& dial);
+  void make_repairs();
+  std::optional<transport::tcp::Address> listener_of(int peer,
+                                                     const transport::tcp::Address& end) const;
   const transport::tcp::Address* own_end(int peer, int rail) const;
-  std::vector<transport::tcp::Address> addresses_of_peers() const;
+  std::vector<transport::tcp::Address> addresses_of(int peer) const;
 
   MeshOptions options_;
   const Party self_;
@@ -129,7 +142,8 @@ class Mesh final : public transport::Transport {
   std::vector<transport::tcp::Address> listed_;
   /// Sends the bytes that encrypted links have accepted, but that the kernel has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
-  std::uint64_t connections_ = 0;  ///< Number of established connections.
+  std::shared_ptr<Repairs> repairs_;  ///< Null if broken connections are not replaced.
+  std::uint64_t connections_ = 0;     ///< Number of established connections.
   bool are_meeting_ = true;
 };
 

@@ -37,7 +37,17 @@ iovec piece(std::span<const std::byte> bytes) {
   return {const_cast<std::byte*>(bytes.data()), std::min(bytes.size(), kMaxCallBytes)};
 }
 
-std::string explain(int error) {
+/// True if the connection broke although the peer did not close it.
+bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
+
+}  // namespace
+
+std::string TcpLink::description_of(const Socket& socket) {
+  return fmt::format("{}tcp {} -> {}", socket.secure() ? "encrypted " : "", socket.local().text(),
+                     socket.remote().text());
+}
+
+std::string TcpLink::explain(int error) {
   switch (error) {
     case ECONNRESET:
       return "the peer reset the connection (its process died or closed it with bytes unread)";
@@ -52,17 +62,15 @@ std::string explain(int error) {
   }
 }
 
-/// True if the connection broke although the peer did not close it.
-bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
-
-}  // namespace
-
 TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
-      description_(fmt::format("{}tcp {} -> {}", socket_.secure() ? "encrypted " : "",
-                               socket_.local().text(), socket_.remote().text())),
+      description_(description_of(socket_)),
       options_(std::move(options)) {}
+
+TcpLink::~TcpLink() {
+  if (options_.repairer) options_.repairer->forget(*this);
+}
 
 /// After the connection has ended, returns -1 until the end is reported: with the descriptor of an
 /// ended connection, poll(2) would return immediately each time.
@@ -74,6 +82,7 @@ int TcpLink::descriptor() const {
 void TcpLink::end(std::string why) {
   if (writing_ended_.empty()) report_end_at_ = Clock::now() + options_.report_end_after;
   ended_ = std::move(why);
+  if (options_.repairer) std::exchange(options_.repairer, nullptr)->forget(*this);
 }
 
 bool TcpLink::has_ended() { return !ended_.empty() && Clock::now() >= report_end_at_; }
@@ -100,25 +109,38 @@ TransferResult TcpLink::send(std::span<const std::byte> first,
 std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std::byte> second) {
   if (first.empty()) std::swap(first, second);
   if (shortage_.lasts() && Clock::now() < shortage_.retry_at()) return 0;
+  if (is_paused_ || !send_again()) return 0;
+  if (!socket_) {
+    if (Clock::now() >= report_end_at_) fail(ended_);
+    return 0;
+  }
   for (;;) {
     const auto [sent, error] = send(first, second);
     if (error == 0 || is_for_later(error)) {
       if (!first.empty()) shortage_.over();
+      if (options_.repairer && sent > 0) {
+        retained_.append(first, second, sent);
+        again_from_ = retained_.end();
+      }
       return sent;
     }
-    if (error == ENOBUFS) {
-      run_short();
-      return 0;
-    }
     if (error == EINTR) continue;
-    if (writing_ended_.empty()) {
-      cut_ = is_cut(error);
-      writing_ended_ = explain(error);
-      if (ended_.empty()) report_end_at_ = Clock::now() + options_.report_end_after;
-    }
-    if (Clock::now() >= report_end_at_) fail(ended_.empty() ? writing_ended_ : ended_);
+    failed_to_write(error);
     return 0;
   }
+}
+
+/// Handles an error of a system call for sending. Throws LinkClosed if the connection has ended and
+/// the end may be reported.
+void TcpLink::failed_to_write(int error) {
+  if (error == ENOBUFS) return run_short();
+  if (breaks(error)) return;
+  if (writing_ended_.empty()) {
+    cut_ = is_cut(error);
+    writing_ended_ = explain(error);
+    if (ended_.empty()) report_end_at_ = Clock::now() + options_.report_end_after;
+  }
+  if (Clock::now() >= report_end_at_) fail(ended_.empty() ? writing_ended_ : ended_);
 }
 
 void TcpLink::run_short() {
@@ -133,16 +155,28 @@ void TcpLink::run_short() {
 }
 
 std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
-  if (!ended_.empty() || limit == 0) return 0;
+  if (taken_from_ < taken_.size()) {
+    const std::size_t count = std::min(limit, taken_.size() - taken_from_);
+    std::memcpy(to, taken_.data() + taken_from_, count);
+    taken_from_ += count;
+    return count;
+  }
+  if (!ended_.empty() || limit == 0 || !socket_) return 0;
   for (;;) {
     const auto [got, error] = socket_.receive({to, std::min(limit, kMaxCallBytes)});
+    received_ += got;
     if (got > 0) return got;
+    if (is_paused_ && !is_for_later(error) && error != EINTR) {
+      socket_.close();  // The peer has replaced this connection.
+      return 0;
+    }
     if (error == 0) {
       end(writing_ended_.empty() ? "the peer closed the connection" : writing_ended_);
       return 0;
     }
     if (is_for_later(error)) return 0;
     if (error == EINTR) continue;
+    if (breaks(error)) return 0;
     cut_ = is_cut(error);
     end(explain(error));
     return 0;
@@ -154,9 +188,10 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
 /// socket stays open until the peer has closed its end too, or its host has acknowledged
 /// everything.
 bool TcpLink::depart() noexcept {
-  if (!has_ended_sending_) has_ended_sending_ = socket_.end_sending();
   std::array<std::byte, kSmallReceive> discarded;
   try {
+    if (ended_.empty() && (is_paused_ || !send_again())) return unsent() == 0;
+    if (!has_ended_sending_ && socket_) has_ended_sending_ = socket_.end_sending();
     for (int i = 0; i < kMostDiscards && receive(discarded.data(), discarded.size()) > 0; ++i) {
     }
     return !ended_.empty() || unsent() == 0;
@@ -200,12 +235,17 @@ void TcpLink::consume(std::size_t n) {
   begin_ += n;
 }
 
-std::size_t TcpLink::unsent() const { return socket_.unacknowledged(); }
+std::size_t TcpLink::unsent() const {
+  if (is_paused_) return retained_.end() - retained_.begin();
+  return to_send_again() + (socket_ ? socket_.unacknowledged() : 0);
+}
 
 /// The result may be too long, because the time since the last acknowledgement includes idle time
 /// before the retransmission. The caller therefore also measures for how long this function has
 /// returned a value.
 std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
+  if (stalled_since_ && (is_paused_ || retained_.end() - unsent() <= stalled_at_))
+    return Clock::now() - *stalled_since_;
 #ifdef __linux__
   tcp_info info = {};
   socklen_t length = sizeof info;
@@ -222,6 +262,7 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 void TcpLink::lose_peer(Loss loss) {
   options_.report_end_after = {};
   report_end_at_ = {};
+  if (options_.repairer) stop_repairs();
   // The peer's system closes the connection, so no shutdown is needed: recv() returns the bytes
   // that have arrived and then reports the end.
   if (loss == Loss::reported) return;
@@ -233,7 +274,8 @@ void TcpLink::lose_peer(Loss loss) {
 std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }
 
 std::size_t TcpLink::buffer_bytes() const {
-  return kBufferBytes + (socket_.secure() ? SecureStream::buffer_bytes() : 0);
+  return kBufferBytes + retained_.buffer_bytes() +
+         (socket_.secure() ? SecureStream::buffer_bytes() : 0);
 }
 
 std::size_t TcpLink::read(std::span<std::byte> destination) {

@@ -5,13 +5,33 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "transport/link.h"
+#include "transport/tcp/retained.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::transport::tcp {
+
+class TcpLink;
+
+/// Makes a new connection for a link whose connection broke. Implemented by
+/// rendezvous/meeting/repairs.h.
+class Repairer {
+ public:
+  virtual ~Repairer() = default;
+  /// Called when the connection of the link has broken with the error `why`. Returns false if the
+  /// connection cannot be replaced; the link then ends. Otherwise calls resume() or give_up() of
+  /// the link later.
+  virtual bool begin(TcpLink& link, const std::string& why) noexcept = 0;
+  /// Called if the network may have dropped the connection of the link without an error.
+  virtual void suspect(TcpLink& link) noexcept = 0;
+  /// Called when the link ends or is destroyed.
+  virtual void forget(const TcpLink& link) noexcept = 0;
+};
 
 struct TcpLinkOptions {
   /// Delay between the end of the connection and the LinkClosed that reports it. If the connection
@@ -19,6 +39,8 @@ struct TcpLinkOptions {
   Clock::duration report_end_after{};
   /// Receives warnings for the user about this connection, one sentence each.
   std::function<void(const std::string& text)> warn;
+  /// Replaces broken connections of the link. If null, the link ends when its connection breaks.
+  std::shared_ptr<Repairer> repairer = nullptr;
   /// System call for sending, which tests replace. Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };
@@ -28,6 +50,9 @@ class TcpLink final : public Link {
   /// Takes over a connected, non-blocking socket. `peer` is the name of the other end in messages:
   /// "rank 3".
   TcpLink(Socket socket, std::string peer, TcpLinkOptions options = {});
+  ~TcpLink() override;
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
 
   std::size_t write(std::span<const std::byte> first,
                     std::span<const std::byte> second = {}) override;
@@ -35,6 +60,9 @@ class TcpLink final : public Link {
   void consume(std::size_t n) override;
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
+  void release() noexcept override;
+  bool is_broken() const override { return is_paused_; }
+  void suspect() noexcept override;
   int descriptor() const override;
   Clock::time_point retry_at() const override { return shortage_.retry_at(); }
   std::size_t unsent() const override;
@@ -44,7 +72,32 @@ class TcpLink final : public Link {
   void lose_peer(Loss loss) override;
   std::string description() const override { return description_; }
 
+  // The steps by which the Repairer replaces the connection.
+
+  /// Stops writing to the present connection. All bytes are kept that the system has not yet
+  /// reported as acknowledged.
+  void pause() noexcept { is_paused_ = true; }
+  /// Takes the bytes that have arrived over the present connection, closes it, and returns the
+  /// number of bytes received through the link. Requires pause(), at both ends. Throws
+  /// std::bad_alloc.
+  StreamOffset close_connection();
+  /// Continues over a new connection. The peer has received `peer_has` bytes through the link; the
+  /// later bytes are sent again. Throws CorruptionError if that number is impossible.
+  void resume(Socket socket, StreamOffset peer_has);
+  /// Ends the link for the reason `why`. `has_died`: the peer's process has ended.
+  void give_up(std::string why, bool has_died);
+  /// Sends bytes again that the peer has not received. Returns true once all are sent.
+  bool send_again();
+  /// Number of bytes received through the link.
+  StreamOffset received() const { return received_; }
+  /// Number of bytes that send_again() has still to send.
+  StreamOffset to_send_again() const { return retained_.end() - again_from_; }
+  const Socket& socket() const { return socket_; }
+
  private:
+  static std::string description_of(const Socket& socket);
+  /// Returns the text for an error of a system call that sends or receives.
+  static std::string explain(int error);
   /// Sends as much of `first` followed by `second` as the system accepts. Returns the number of
   /// bytes sent, and an errno or 0.
   TransferResult send(std::span<const std::byte> first, std::span<const std::byte> second) const;
@@ -55,6 +108,13 @@ class TcpLink final : public Link {
   /// warns the user once.
   void run_short();
   void end(std::string why);
+  /// Handles an error of the connection. Returns true if the connection will be replaced.
+  bool breaks(int error);
+  void failed_to_write(int error);
+  /// Makes the link end with its present connection.
+  void stop_repairs();
+  /// Number of bytes before the end of the stream that the peer's host may not have acknowledged.
+  StreamOffset unacknowledged() const;
   /// True if no more bytes will be received and `report_end_at_` has passed.
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
@@ -81,6 +141,19 @@ class TcpLink final : public Link {
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+
+  // Used only if there is a Repairer.
+  Retained retained_;             ///< The bytes written to the link that may have to be sent again.
+  StreamOffset again_from_ = 0;   ///< Position of the first byte that send_again() has to send.
+  StreamOffset received_ = 0;     ///< Number of bytes received over all connections of the link.
+  std::vector<std::byte> taken_;  ///< Bytes that close_connection() has received.
+  std::size_t taken_from_ = 0;    ///< Number of bytes of taken_ that have been returned.
+  /// True from pause() to resume(). The connection, if it is still open, is only read.
+  bool is_paused_ = false;
+  /// Time since which the peer's host has acknowledged nothing, if the connection was replaced for
+  /// that reason, and the number of kept bytes at that time.
+  std::optional<Clock::time_point> stalled_since_;
+  StreamOffset stalled_at_ = 0;
 };
 
 }  // namespace mccl::transport::tcp

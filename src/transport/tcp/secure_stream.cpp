@@ -293,13 +293,14 @@ TransferResult SecureStream::send(std::span<const std::byte> first,
   const std::size_t total = first.size() + second.size();
   int error = flush();
   while (error == 0 && !(first.empty() && second.empty())) {
-    while (!(first.empty() && second.empty()) && kOutBytes - out_end_ >= kMostRecordBytes) {
-      if (!encrypt(first.empty() ? second : first)) return {0, descriptive_errno(broken_)};
+    while (error == 0 && !(first.empty() && second.empty()) &&
+           kOutBytes - out_end_ >= kMostRecordBytes) {
+      if (!encrypt(first.empty() ? second : first)) error = descriptive_errno(broken_);
     }
-    error = flush();
+    if (error == 0) error = flush();
   }
+  // If some bytes were accepted before an error, the next call reports the error.
   const std::size_t accepted = total - first.size() - second.size();
-  if (error != 0 && !would_block(error)) return {0, error};
   return {accepted, accepted > 0 ? 0 : error};
 }
 

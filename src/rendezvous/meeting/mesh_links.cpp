@@ -1,0 +1,180 @@
+// The part of Mesh that dials, and that makes links of connections.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/settings.h"
+#include "mccl/error.h"
+#include "rendezvous/cabling/wiring.h"
+#include "rendezvous/connections/candidates.h"
+#include "rendezvous/meeting/mesh.h"
+#include "transport/tcp/link.h"
+#include "transport/tcp/socket.h"
+
+namespace mccl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+using transport::LinkEvent;
+using transport::LinkKey;
+using transport::Making;
+using transport::tcp::Address;
+using transport::tcp::Socket;
+using transport::tcp::TcpLink;
+
+constexpr Clock::duration kStagger = 250ms;
+/// DialRequest::stagger for a pair with several rails: time for which a rail's own path may hang
+/// before another path is tried too. It is longer than kStagger, so that a peer that starts slowly
+/// does not move a rail to another path.
+constexpr Clock::duration kRailStagger = 2s;
+
+/// Delay before the end of a relayed connection is reported, so that the rank that saw the cause of
+/// the end can report the cause first.
+constexpr Clock::duration kNewsOnTheWay = 500ms;
+
+/// Time limit of the kernel's TCP for a silent peer, in liveness intervals. It is only a fallback:
+/// the engine detects a silent peer after one interval, and reports a better reason.
+constexpr double kIntervalsOfSystem = 2;
+
+/// Prepares a connection for a link.
+void prepare(const Socket& socket, const LinkKey& key, const Config& config) {
+  (void)transport::tcp::use_congestion_control(socket, config.congestion_control);
+  const auto silence = std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
+  transport::tcp::bear_silence(socket, silence);
+  // A peer always reads its control connection, so unacknowledged bytes on that connection mean
+  // that the peer's host is gone.
+  if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
+}
+
+Clock::duration link_retry_of(const Config& config) {
+  const double seconds = config.link_retry < 0 ? config.liveness_interval : config.link_retry;
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
+std::string purpose_of(const LinkKey& key) {
+  using transport::Purpose;
+  if (key.purpose == Purpose::control) return "control";
+  const bool is_collective = key.purpose == Purpose::collective;
+  if (!is_collective && key.purpose != Purpose::point_to_point) return "another purpose";
+  return fmt::format("{}, rail {}, group {:x}", is_collective ? "collectives" : "messages",
+                     key.rail, key.group);
+}
+
+}  // namespace
+
+void Mesh::make_repairs() {
+  const Clock::duration patience = link_retry_of(options_.config);
+  if (patience == Clock::duration::zero()) return;
+  repairs_ = std::make_shared<Repairs>(RepairOptions{
+      .self = self_,
+      .patience = patience,
+      .socket_buffer_bytes = socket_buffer_bytes_of(options_.config),
+      .log = options_.log,
+      .listener_of = [this](int peer, const Address& end) { return listener_of(peer, end); },
+      .prepare =
+          [config = options_.config, outbox = outbox_](Socket& socket, const LinkKey& key) {
+            prepare(socket, key, config);
+            if (socket.secure()) socket.secure()->use(outbox);
+          },
+      .on_repaired = options_.on_repaired});
+}
+
+/// Sets the candidates of a dial in a job that connects along cables. A neighbour is dialed along
+/// the rail's cable first, then along the pair's other cables. Any other rank is dialed through a
+/// relay.
+void Mesh::fill_in_wired(DialRequest& request) const {
+  const Wiring& wiring = *options_.wiring;
+  if (relay_to(request.peer) >= 0) {
+    Wiring::Way way = wiring.way_to(request.peer, Destination::links);
+    request.candidates = std::move(way.candidates);
+    request.through = std::move(way.first);
+    return;
+  }
+  const std::vector<CableEnds>& ends = wiring.ends(request.peer);
+  const std::uint16_t port = endpoint_of(request.peer).port;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const CableEnds& end = ends[(request.key.rail + i) % ends.size()];
+    request.candidates.push_back({end.there.with_port(port), end.here, {}});
+  }
+}
+
+Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) {
+  const int peer = to.number();
+  if (peer == options_.rank)
+    throw InvalidArgument(fmt::format("rank {} cannot connect to itself", peer));
+  const int count = rails_of(peer);
+  DialRequest request{.self = self_, .peer = peer, .key = key, .deadline = deadline};
+  if (options_.wiring) {
+    fill_in_wired(request);
+  } else {
+    request.candidates = candidates_of(peer, key.rail);
+    const auto taken = taken_.find(peer);
+    if (taken != taken_.end() && taken->second < request.candidates.size()) {
+      const auto way = request.candidates.begin() + static_cast<std::ptrdiff_t>(taken->second);
+      std::rotate(request.candidates.begin(), way, way + 1);
+    }
+  }
+  request.stagger = count > 1 ? kRailStagger : kStagger;
+  request.buffer_bytes = socket_buffer_bytes_of(options_.config);
+  if (endpoint_of(peer).host == endpoint_.host && !request.through)
+    request.refused_for = kRefusedFor;
+  if (options_.log.enabled(LogLevel::debug)) {
+    std::vector<std::string> ways;
+    for (const Candidate& each : request.candidates) ways.push_back(each.text());
+    options_.log.debug("connects to rank {} ({}) at {}", peer, purpose_of(key),
+                       fmt::join(ways, ", then "));
+  }
+  dials_.emplace_back(std::move(request));
+  return {};
+}
+
+std::optional<Address> Mesh::listener_of(int peer, const Address& end) const {
+  const std::vector<Address> published = addresses_of(peer);
+  const bool is_published =
+      std::ranges::any_of(published, [&](const Address& each) { return each.same_host(end); });
+  if (!is_published) return std::nullopt;
+  return end.with_port(endpoint_of(peer).port);
+}
+
+/// Makes a link from an authenticated connection. Logs the connection with its number in the order
+/// of establishment.
+LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here,
+                            std::uint64_t link_number) {
+  if (key == LinkKey{}) own_ends_[peer] = socket.local();
+  if (socket.secure()) socket.secure()->use(outbox_);
+  prepare(socket, key, options_.config);
+  const int relay = relay_to(peer);
+  const std::string name = relay < 0 ? fmt::format("rank {}", peer)
+                                     : fmt::format("rank {} (through rank {})", peer, relay);
+  const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here};
+  // The network acknowledges bytes on a relayed connection before the peer's host has them.
+  const bool is_repaired = repairs_ && relay < 0;
+  auto link = std::make_unique<TcpLink>(
+      std::move(socket), name,
+      transport::tcp::TcpLinkOptions{
+          .report_end_after = relay < 0 ? Clock::duration() : kNewsOnTheWay,
+          .warn = [log = options_.log](const std::string& text) { log.warn("{}", text); },
+          .repairer = is_repaired ? repairs_ : nullptr});
+  if (is_repaired) repairs_->add(*link, about);
+  options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,
+                     dialled_here ? "to" : "from", peer, purpose_of(key), link->description());
+  return {WorldRank(peer), key, std::move(link), {}};
+}
+
+LinkEvent Mesh::result_of(Dial& dial) {
+  Socket socket = dial.take_socket();
+  if (!socket) return {WorldRank(dial.peer()), dial.key(), nullptr, dial.reason()};
+  if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
+    options_.log.warn("link {} to rank {} uses {} instead of {}: {}", dial.key().rail, dial.peer(),
+                      dial.winner().text(), dial.first_choice().text(),
+                      dial.first_choice().outcome);
+  }
+  return established(dial.peer(), dial.key(), std::move(socket), true, dial.link_number());
+}
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,266 @@
+#include "rendezvous/meeting/repairs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <utility>
+
+#include "mccl/error.h"
+
+namespace mccl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::tcp::Socket;
+using transport::tcp::TcpLink;
+using State = RepairExchange::State;
+
+/// Number of attempts to connect within MCCL_LINK_RETRY, and bounds of the time limit of one. The
+/// limit is short, because an attempt that began during an outage would otherwise wait for the
+/// system's next retransmission long after the outage.
+constexpr int kAttempts = 20;
+constexpr Clock::duration kShortestAttempt = 50ms;
+constexpr Clock::duration kLongestAttempt = 500ms;
+/// Delay before the lower rank of a pair dials, so that the two ranks seldom dial at the same time.
+constexpr Clock::duration kLowerRankWaits = 50ms;
+/// Longest pause between attempts to connect, and the pause after an exchange that failed.
+constexpr Clock::duration kPause = 100ms;
+constexpr Clock::duration kUnknownLimit = 5s;
+constexpr std::size_t kMostUnknown = 64;
+
+}  // namespace
+
+void Repairs::stop() noexcept {
+  is_running_ = false;
+  for (auto& [link, entry] : links_) close(entry);
+  unknown_.clear();
+}
+
+void Repairs::add(TcpLink& link, RepairedLink about) {
+  links_.emplace(&link, Entry{link, std::move(about), {}});
+}
+
+void Repairs::forget(const TcpLink& link) noexcept {
+  const auto found = links_.find(&link);
+  if (found == links_.end()) return;
+  close(found->second);
+  links_.erase(found);
+}
+
+/// Begins a repair unless one is in progress. Returns false if the link cannot be repaired.
+bool Repairs::open(const TcpLink& link, const std::string& why) noexcept {
+  const auto found = links_.find(&link);
+  if (!is_running_ || found == links_.end()) return false;
+  if (found->second.repair) return true;
+  try {
+    const Clock::time_point now = Clock::now();
+    const RepairedLink& about = found->second.about;
+    const bool is_lower = options_.self.rank < about.peer;
+    found->second.repair.emplace(Repair{
+        .why = why,
+        .there = about.dialled_here ? about.there : options_.listener_of(about.peer, about.there),
+        .since = now,
+        .deadline = now + options_.patience,
+        .next_dial = is_lower ? now + kLowerRankWaits : now,
+        .received = link.received(),
+        .dial = {},
+        .exchange = {}});
+    ++open_;
+    return true;
+  } catch (const std::exception&) {
+    return false;  // Memory has run out.
+  }
+}
+
+void Repairs::close(Entry& entry) noexcept {
+  if (!entry.repair) return;
+  entry.repair.reset();
+  --open_;
+}
+
+bool Repairs::begin(TcpLink& link, const std::string& why) noexcept {
+  if (!open(link, why)) return false;
+  // The repair may have begun earlier: as a suspicion, or for a connection that also broke.
+  Repair& repair = *links_.find(&link)->second.repair;
+  repair.deadline = Clock::now() + options_.patience;
+  repair.is_resumed = false;
+  return true;
+}
+
+void Repairs::suspect(TcpLink& link) noexcept {
+  (void)open(link, "its host has not acknowledged data for a while");
+}
+
+void Repairs::suspect_all(int peer) noexcept {
+  for (auto& [link, entry] : links_) {
+    if (entry.about.peer == peer) (void)open(*link, "nothing has arrived from it for a while");
+  }
+}
+
+/// Decides between two connections for the same link, if each rank has dialled: the one that the
+/// higher rank dialled is used.
+void Repairs::accept(Newcomer newcomer) {
+  const auto found = std::ranges::find_if(links_, [&](const auto& each) {
+    return each.second.about.number == newcomer.key.group &&
+           each.second.about.peer == newcomer.peer;
+  });
+  const Clock::time_point now = Clock::now();
+  if (found == links_.end()) {
+    if (unknown_.size() == kMostUnknown) unknown_.pop_front();
+    unknown_.push_back({{std::move(newcomer.socket), RepairExchange::Role::acceptor, nullptr},
+                        now + kUnknownLimit});
+    return;
+  }
+  if (!open(*found->first, "the other rank made a new connection")) return;
+  Repair& repair = *found->second.repair;
+  const bool is_higher = options_.self.rank > newcomer.peer;
+  if (is_higher && repair.exchange && repair.exchange->role() == RepairExchange::Role::dialer)
+    return;
+  repair.dial.reset();
+  repair.exchange.emplace(std::move(newcomer.socket), RepairExchange::Role::acceptor,
+                          &found->second.link);
+}
+
+void Repairs::progress(Clock::time_point now) {
+  unknown_.remove_if([&](Unknown& each) {
+    return now >= each.deadline || each.exchange.advance() != State::waiting;
+  });
+  if (open_ == 0) return;
+  for (auto each = links_.begin(); each != links_.end();) {  // advance() may remove the entry.
+    const TcpLink* const link = each->first;
+    Entry& entry = (each++)->second;
+    if (!entry.repair) continue;
+    try {
+      advance(entry, now);
+    } catch (const std::exception& error) {
+      if (links_.contains(link)) give_up(entry, error.what(), false);
+    }
+  }
+}
+
+void Repairs::advance(Entry& entry, Clock::time_point now) {
+  Repair& repair = *entry.repair;
+  if (repair.is_resumed) {
+    if (entry.link.send_again()) close(entry);
+    return;
+  }
+  const bool is_broken = entry.link.is_broken();
+  if (!is_broken && !repair.exchange && entry.link.received() != repair.received)
+    return close(entry);  // The connection works after all.
+  if (now >= repair.deadline) {
+    if (!is_broken) return close(entry);
+    return give_up(entry,
+                   fmt::format("{}, and no new connection could be made within {:.3g} s{}",
+                               repair.why, seconds_between(repair.since, now),
+                               repair.dial ? " (" + repair.dial->outcomes() + ")" : ""),
+                   false);
+  }
+  if (repair.exchange) return advance_exchange(entry, now);
+  if (repair.there && !repair.dial && now >= repair.next_dial)
+    repair.dial.emplace(request_for(entry));
+  if (repair.dial) advance_dial(entry, now);
+}
+
+DialRequest Repairs::request_for(const Entry& entry) const {
+  DialRequest request{.self = options_.self,
+                      .peer = entry.about.peer,
+                      .key = {entry.about.number, transport::Purpose::repair, 0},
+                      .deadline = entry.repair->deadline};
+  request.candidates.push_back({*entry.repair->there, {}, {}});
+  request.attempt_limit =
+      std::clamp(options_.patience / kAttempts, kShortestAttempt, kLongestAttempt);
+  request.longest_back_off = kPause;
+  request.buffer_bytes = options_.socket_buffer_bytes;
+  request.refused_for = kRefusedFor;
+  return request;
+}
+
+void Repairs::advance_dial(Entry& entry, Clock::time_point now) {
+  Repair& repair = *entry.repair;
+  if (!repair.dial->advance(now)) return;
+  if (Socket socket = repair.dial->take_socket()) {
+    repair.dial.reset();
+    repair.exchange.emplace(std::move(socket), RepairExchange::Role::dialer, &entry.link);
+    return advance_exchange(entry, now);
+  }
+  const bool is_refused = repair.dial->last_error() == ECONNREFUSED && now < repair.deadline;
+  if (is_refused || repair.dial->was_refused()) {
+    return give_up(entry,
+                   fmt::format("{}, and its process no longer accepts connections at {}",
+                               repair.why, repair.there->text()),
+                   true);
+  }
+  repair.dial.reset();
+  repair.next_dial = now + kPause;
+}
+
+void Repairs::advance_exchange(Entry& entry, Clock::time_point now) {
+  Repair& repair = *entry.repair;
+  switch (repair.exchange->advance()) {
+    case State::waiting:
+      return;
+    case State::done:
+      return finish(entry, now);
+    case State::unknown:
+      return give_up(entry, repair.why + ", and the other rank no longer has the link", true);
+    case State::broken:
+      repair.exchange.reset();
+      repair.next_dial = now + kPause;
+      return;
+  }
+}
+
+void Repairs::finish(Entry& entry, Clock::time_point now) {
+  RepairExchange exchange = *std::exchange(entry.repair->exchange, std::nullopt);
+  const std::string before = entry.link.description();
+  Socket socket = exchange.take_socket();
+  options_.prepare(socket, entry.about.key);
+  entry.repair->is_resumed = true;
+  entry.link.resume(std::move(socket), exchange.peer_has());
+  const std::size_t bytes = entry.link.to_send_again();
+  options_.log.write(
+      entry.about.key.purpose == transport::Purpose::control || bytes > 0 ? LogLevel::warn
+                                                                          : LogLevel::info,
+      fmt::format("rank {} and this rank continue over a new connection after {:.3g} s, without "
+                  "loss of data: {} ({}; now {})",
+                  entry.about.peer, seconds_between(entry.repair->since, now), entry.repair->why,
+                  before, entry.link.description()));
+  if (options_.on_repaired) options_.on_repaired();
+}
+
+void Repairs::give_up(Entry& entry, const std::string& why, bool has_died) {
+  TcpLink& link = entry.link;
+  close(entry);
+  link.give_up(why, has_died);  // Calls forget(), which removes the entry.
+}
+
+void Repairs::watch(std::vector<pollfd>& descriptors) const {
+  for (const Unknown& each : unknown_) descriptors.push_back(each.exchange.watched());
+  if (open_ == 0) return;
+  for (const auto& [link, entry] : links_) {
+    if (!entry.repair) continue;
+    if (entry.repair->dial) entry.repair->dial->watch(descriptors);
+    if (entry.repair->exchange) descriptors.push_back(entry.repair->exchange->watched());
+    if (entry.repair->is_resumed) descriptors.push_back({entry.link.descriptor(), POLLOUT, 0});
+  }
+}
+
+Clock::time_point Repairs::next_deadline() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const Unknown& each : unknown_) next = std::min(next, each.deadline);
+  if (open_ == 0) return next;
+  for (const auto& [link, entry] : links_) {
+    if (!entry.repair || entry.repair->is_resumed) continue;
+    next = std::min(next, entry.repair->deadline);
+    if (entry.repair->dial) {
+      next = std::min(next, entry.repair->dial->next_deadline());
+    } else if (!entry.repair->exchange && entry.repair->there) {
+      next = std::min(next, entry.repair->next_dial);
+    }
+  }
+  return next;
+}
+
+}  // namespace mccl::rendezvous

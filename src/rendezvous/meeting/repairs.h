@@ -1,0 +1,126 @@
+// Makes new connections for links whose connection broke although the peer is alive.
+//
+// Either rank of the pair dials the other rank's listener. The handshake names the link by a number
+// that both ranks derived from the first handshake of the link. A process that was restarted does
+// not know this number. RepairExchange then continues the link over the new connection.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/connections/accepting.h"
+#include "rendezvous/connections/dialing.h"
+#include "rendezvous/meeting/repair_exchange.h"
+#include "transport/tcp/link.h"
+
+namespace mccl::rendezvous {
+
+/// A link whose broken connections are replaced.
+struct RepairedLink {
+  int peer = -1;
+  transport::LinkKey key;
+  std::uint64_t number = 0;  ///< Identifies the link at both ranks; see Handshake::link_number().
+  transport::tcp::Address there;  ///< The peer's end of the first connection.
+  bool dialled_here = false;      ///< True if this rank dialled that address.
+};
+
+struct RepairOptions {
+  Party self;
+  /// Time after which a link ends whose broken connection has not been replaced (MCCL_LINK_RETRY).
+  Clock::duration patience{};
+  std::size_t socket_buffer_bytes = 0;
+  Log log;
+  /// Returns the address of the peer's listener, given the peer's end of a connection that the peer
+  /// dialled. Empty if that address is not one of the peer's, because the network translates it.
+  std::function<std::optional<transport::tcp::Address>(int peer,
+                                                       const transport::tcp::Address& end)>
+      listener_of;
+  /// Prepares a new connection for the link.
+  std::function<void(transport::tcp::Socket& socket, const transport::LinkKey& key)> prepare;
+  std::function<void()> on_repaired;  ///< Called for every replaced connection; may be null.
+};
+
+/// Replaces the broken connections of this rank's links. Not thread-safe. No call blocks.
+class Repairs final : public transport::tcp::Repairer {
+ public:
+  explicit Repairs(RepairOptions options) : options_(std::move(options)) {}
+
+  /// Must be called once all ranks are connected. Before this call, and after stop(), a link ends
+  /// when its connection breaks.
+  void start() { is_running_ = true; }
+  /// Closes all connections that are being made.
+  void stop() noexcept;
+
+  /// Repairs the link until forget() is called for it.
+  void add(transport::tcp::TcpLink& link, RepairedLink about);
+
+  bool begin(transport::tcp::TcpLink& link, const std::string& why) noexcept override;
+  void suspect(transport::tcp::TcpLink& link) noexcept override;
+  void forget(const transport::tcp::TcpLink& link) noexcept override;
+
+  /// Called if nothing has arrived from the peer for a while. Dials for all links to the peer, in
+  /// case the network has dropped their packets or connections. A link keeps its connection if
+  /// bytes arrive over it before there is a new one.
+  void suspect_all(int peer) noexcept;
+
+  /// Takes the connection by which a peer wants to continue a link.
+  void accept(Newcomer newcomer);
+
+  /// Does all work that is possible without blocking.
+  void progress(Clock::time_point now);
+  void watch(std::vector<pollfd>& descriptors) const;
+  Clock::time_point next_deadline() const;
+
+ private:
+  /// A repair in progress.
+  struct Repair {
+    std::string why;
+    /// The peer's listener; empty if this rank cannot dial, so that only the peer can.
+    std::optional<transport::tcp::Address> there;
+    Clock::time_point since;
+    Clock::time_point deadline;
+    Clock::time_point next_dial;
+    /// Number of bytes that the link had received when the repair began.
+    transport::tcp::StreamOffset received = 0;
+    std::optional<Dial> dial;
+    std::optional<RepairExchange> exchange;
+    /// True once the link continues over a new connection; bytes remain to be sent again.
+    bool is_resumed = false;
+  };
+  struct Entry {
+    transport::tcp::TcpLink& link;
+    RepairedLink about;
+    std::optional<Repair> repair;  ///< Empty while the connection works.
+  };
+  /// A connection for a link that this rank does not have. It stays open until the peer knows that.
+  struct Unknown {
+    RepairExchange exchange;
+    Clock::time_point deadline;
+  };
+
+  bool open(const transport::tcp::TcpLink& link, const std::string& why) noexcept;
+  void close(Entry& entry) noexcept;
+  void advance(Entry& entry, Clock::time_point now);
+  void advance_dial(Entry& entry, Clock::time_point now);
+  void advance_exchange(Entry& entry, Clock::time_point now);
+  void finish(Entry& entry, Clock::time_point now);
+  void give_up(Entry& entry, const std::string& why, bool has_died);
+  DialRequest request_for(const Entry& entry) const;
+
+  RepairOptions options_;
+  bool is_running_ = false;
+  std::map<const transport::tcp::TcpLink*, Entry> links_;
+  std::size_t open_ = 0;  ///< Number of links whose Entry::repair is set.
+  std::list<Unknown> unknown_;
+};
+
+}  // namespace mccl::rendezvous

@@ -1,0 +1,130 @@
+// The part of TcpLink that continues a link over a new connection.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "transport/tcp/link.h"
+
+namespace mccl::transport::tcp {
+namespace {
+
+constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;
+/// Maximum number of bytes of a TLS record (RFC 8446, section 5.1). The peer cannot read the bytes
+/// of a record of which only a part has arrived, although its system has acknowledged that part.
+constexpr std::size_t kMostPlaintextBytes = std::size_t{16} << 10;
+
+/// True if the system has closed the connection with this error, although the peer's process may be
+/// alive.
+bool may_be_repaired(int error) {
+  switch (error) {
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+StreamOffset TcpLink::unacknowledged() const {
+  if (is_paused_) return retained_.end();
+  return unsent() + (socket_.secure() ? kMostPlaintextBytes : 0);
+}
+
+void TcpLink::release() noexcept {
+  if (options_.repairer) retained_.release([this] { return unacknowledged(); });
+}
+
+void TcpLink::suspect() noexcept {
+  if (!options_.repairer || stalled_since_ || is_paused_ || !ended_.empty()) return;
+  stalled_since_ = Clock::now() - unacknowledged_for().value_or(Clock::duration());
+  stalled_at_ = retained_.end() - unsent();
+  options_.repairer->suspect(*this);
+}
+
+bool TcpLink::breaks(int error) {
+  if (!options_.repairer || !may_be_repaired(error)) return false;
+  if (!is_paused_ && !options_.repairer->begin(*this, explain(error))) return false;
+  is_paused_ = true;
+  try {
+    (void)close_connection();
+    return true;
+  } catch (const std::bad_alloc&) {
+    stop_repairs();
+    return false;
+  }
+}
+
+StreamOffset TcpLink::close_connection() {
+  if (taken_from_ == taken_.size()) {
+    taken_.clear();
+    taken_from_ = 0;
+  }
+  while (socket_) {
+    const std::size_t before = taken_.size();
+    taken_.resize(before + kTakenAtOnce);
+    const auto [got, error] = socket_.receive(std::span(taken_).subspan(before));
+    taken_.resize(before + got);
+    received_ += got;
+    if (got == 0 && error != EINTR) socket_.close();
+  }
+  return received_;
+}
+
+void TcpLink::resume(Socket socket, StreamOffset peer_has) {
+  if (peer_has < retained_.begin() || peer_has > retained_.end()) {
+    throw CorruptionError(fmt::format(
+        "{} has received {} bytes of a link, but this rank can continue only at byte {} to {}",
+        peer_, peer_has, retained_.begin(), retained_.end()));
+  }
+  socket_ = std::move(socket);
+  description_ = description_of(socket_);
+  again_from_ = peer_has;
+  is_paused_ = has_ended_sending_ = false;
+  shortage_.over();
+  (void)send_again();
+}
+
+bool TcpLink::send_again() {
+  while (again_from_ < retained_.end()) {
+    const auto [sent, error] = send(retained_.from(again_from_), {});
+    again_from_ += sent;
+    if (sent > 0 || error == EINTR) continue;
+    if (error != EAGAIN && error != EWOULDBLOCK) failed_to_write(error);
+    return false;
+  }
+  return true;
+}
+
+void TcpLink::give_up(std::string why, bool has_died) {
+  stop_repairs();
+  try {
+    (void)close_connection();
+  } catch (const std::bad_alloc&) {
+    socket_.close();
+  }
+  cut_ = !has_died;
+  end(why);
+  writing_ended_ = std::move(why);
+}
+
+void TcpLink::stop_repairs() {
+  std::exchange(options_.repairer, nullptr)->forget(*this);
+  again_from_ = retained_.end();
+  is_paused_ = false;
+  if (socket_ || !ended_.empty()) return;
+  end("the connection broke, and was not replaced");
+  writing_ended_ = ended_;
+}
+
+}  // namespace mccl::transport::tcp
