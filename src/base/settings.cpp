@@ -245,7 +245,7 @@ constexpr SettingRow kRows[] = {
      "0 to 31536000 seconds, or -1",
      "Seconds for which a rank tries to replace a TCP connection that broke while the other rank "
      "is alive; 0: a broken connection ends the job; -1: the value of liveness_interval",
-     {.minimum = -1, .maximum = kYear}},
+     {.must_agree = true, .minimum = -1, .maximum = kYear}},
     {"warn_after",
      &Config::warn_after,
      "0 to 31536000 seconds",

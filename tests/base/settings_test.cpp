@@ -87,11 +87,12 @@ TEST(Settings, SettingsThatChangeDataOrResultsMustAgree) {
   std::set<std::string_view> agreeing;
   for (const SettingInfo& info : settings())
     if (info.must_agree) agreeing.insert(info.name);
-  EXPECT_EQ(agreeing, (std::set<std::string_view>{
-                          "chunk_bytes", "small_msg_threshold", "transport_crc", "algorithm",
-                          "compression", "topk_ratio", "compression_min_bytes", "calibrate",
-                          "encryption", "link_latency_us", "link_gbit", "liveness_interval",
-                          "rdma_ring", "reduce_on", "rdma_uncabled", "test_only_shared_gpu"}));
+  EXPECT_EQ(agreeing,
+            (std::set<std::string_view>{
+                "chunk_bytes", "small_msg_threshold", "transport_crc", "algorithm", "compression",
+                "topk_ratio", "compression_min_bytes", "calibrate", "encryption", "link_latency_us",
+                "link_gbit", "liveness_interval", "link_retry", "rdma_ring", "reduce_on",
+                "rdma_uncabled", "test_only_shared_gpu"}));
 }
 
 TEST(FindSetting, AcceptsNameAndVariable) {

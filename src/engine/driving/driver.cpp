@@ -18,6 +18,7 @@ constexpr std::chrono::microseconds kBetweenTries{100};
 }  // namespace
 
 void Sleep::watch(const transport::Link& link, short events) {
+  if (link.is_broken()) events = static_cast<short>(events & ~POLLOUT);
   const Clock::time_point retry = link.retry_at();
   if ((events & POLLOUT) != 0 && retry != Clock::time_point::max()) {
     events = static_cast<short>(events & ~POLLOUT);

@@ -187,6 +187,8 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
             : Handshake::dialer(std::move(self), request_.peer, request_.key);
     attempt.conversation.emplace(std::move(attempt.connecting), std::move(handshake));
     attempt.deadline = request_.deadline;
+    if (request_.handshake_limit < Clock::duration::max())
+      attempt.deadline = std::min(attempt.deadline, Clock::now() + request_.handshake_limit);
   } catch (const Error& error) {
     outcome_of(attempt) = error.what();
     return Progress::failed;

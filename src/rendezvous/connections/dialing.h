@@ -48,6 +48,8 @@ struct DialRequest {
   /// Time limit of one attempt to connect.
   Clock::duration attempt_limit = std::chrono::seconds(2);
   Clock::duration longest_back_off = kLongestBackOff;
+  /// Time limit of the handshake after an attempt has connected; by default only `deadline`.
+  Clock::duration handshake_limit = Clock::duration::max();
   std::size_t buffer_bytes = 0;
   /// The dial fails once all candidates have refused connections for this long; 0 disables this
   /// limit.

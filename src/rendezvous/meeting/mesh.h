@@ -39,6 +39,8 @@ struct MeshOptions {
   /// Null if all ranks reach each other directly. Otherwise the Wiring also provides a listener,
   /// for relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
+  /// True if links inside this host also keep the bytes of large messages for a repair.
+  bool keeps_all = false;
   std::function<void()> on_repaired =
       nullptr;  ///< Called for every broken connection that was replaced.
 };

@@ -151,7 +151,13 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
   const int relay = relay_to(peer);
   const std::string name = relay < 0 ? fmt::format("rank {}", peer)
                                      : fmt::format("rank {} (through rank {})", peer, relay);
-  const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here};
+  // The address of this end selects the cable or the rail.
+  const bool keeps_end = options_.wiring || !listed_.empty();
+  const std::optional<Address> here =
+      keeps_end ? std::optional(socket.local().with_port(0)) : std::nullopt;
+  const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here, here};
+  const bool is_inside_host = socket.remote().same_host(socket.local()) ||
+                              find_interface(interfaces_, socket.remote()) != nullptr;
   // The network acknowledges bytes on a relayed connection before the peer's host has them.
   const bool is_repaired = repairs_ && relay < 0;
   auto link = std::make_unique<TcpLink>(
@@ -159,7 +165,8 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
       transport::tcp::TcpLinkOptions{
           .report_end_after = relay < 0 ? Clock::duration() : kNewsOnTheWay,
           .warn = [log = options_.log](const std::string& text) { log.warn("{}", text); },
-          .repairer = is_repaired ? repairs_ : nullptr});
+          .repairer = is_repaired ? repairs_ : nullptr,
+          .keeps_small_only = is_inside_host && !options_.keeps_all});
   if (is_repaired) repairs_->add(*link, about);
   options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,
                      dialled_here ? "to" : "from", peer, purpose_of(key), link->description());

@@ -21,12 +21,19 @@ using State = RepairExchange::State;
 /// limit is short, because an attempt that began during an outage would otherwise wait for the
 /// system's next retransmission long after the outage.
 constexpr int kAttempts = 20;
-constexpr Clock::duration kShortestAttempt = 50ms;
+constexpr Clock::duration kShortestAttempt = 100ms;
 constexpr Clock::duration kLongestAttempt = 500ms;
 /// Delay before the lower rank of a pair dials, so that the two ranks seldom dial at the same time.
 constexpr Clock::duration kLowerRankWaits = 50ms;
 /// Longest pause between attempts to connect, and the pause after an exchange that failed.
 constexpr Clock::duration kPause = 100ms;
+/// Maximum factor by which the lower rank of a pair lengthens the pause after each failure. Both
+/// ranks would otherwise keep dialling at the same time, and each would drop its own connection.
+constexpr int kLongestFactor = 16;
+/// Time limit of a handshake or an exchange, as a part of MCCL_LINK_RETRY, but at least
+/// kShortestTalk.
+constexpr int kTalks = 4;
+constexpr Clock::duration kShortestTalk = 500ms;
 constexpr Clock::duration kUnknownLimit = 5s;
 constexpr std::size_t kMostUnknown = 64;
 
@@ -50,7 +57,7 @@ void Repairs::forget(const TcpLink& link) noexcept {
 }
 
 /// Begins a repair unless one is in progress. Returns false if the link cannot be repaired.
-bool Repairs::open(const TcpLink& link, const std::string& why) noexcept {
+bool Repairs::open(const TcpLink& link, const std::string& why, bool is_of_silent_peer) noexcept {
   const auto found = links_.find(&link);
   if (!is_running_ || found == links_.end()) return false;
   if (found->second.repair) return true;
@@ -64,7 +71,9 @@ bool Repairs::open(const TcpLink& link, const std::string& why) noexcept {
         .since = now,
         .deadline = now + options_.patience,
         .next_dial = is_lower ? now + kLowerRankWaits : now,
-        .received = link.received(),
+        .is_of_silent_peer = is_of_silent_peer,
+        .received = received(found->second, is_of_silent_peer),
+        .exchange_ends = {},
         .dial = {},
         .exchange = {}});
     ++open_;
@@ -89,13 +98,24 @@ bool Repairs::begin(TcpLink& link, const std::string& why) noexcept {
   return true;
 }
 
+/// Returns the number of bytes received over the link, or over all links to its peer.
+transport::tcp::StreamOffset Repairs::received(const Entry& entry, bool from_peer) const {
+  if (!from_peer) return entry.link.received();
+  transport::tcp::StreamOffset sum = 0;
+  for (const auto& [link, each] : links_) {
+    if (each.about.peer == entry.about.peer) sum += link->received();
+  }
+  return sum;
+}
+
 void Repairs::suspect(TcpLink& link) noexcept {
   (void)open(link, "its host has not acknowledged data for a while");
 }
 
 void Repairs::suspect_all(int peer) noexcept {
   for (auto& [link, entry] : links_) {
-    if (entry.about.peer == peer) (void)open(*link, "nothing has arrived from it for a while");
+    if (entry.about.peer == peer)
+      (void)open(*link, "nothing has arrived from it for a while", true);
   }
 }
 
@@ -119,11 +139,29 @@ void Repairs::accept(Newcomer newcomer) {
   if (is_higher && repair.exchange && repair.exchange->role() == RepairExchange::Role::dialer)
     return;
   repair.dial.reset();
-  repair.exchange.emplace(std::move(newcomer.socket), RepairExchange::Role::acceptor,
-                          &found->second.link);
+  repair.is_resumed = false;
+  begin_exchange(found->second, std::move(newcomer.socket), RepairExchange::Role::acceptor);
+}
+
+/// From now on, the link depends on the new connection, so its time limit begins anew.
+void Repairs::begin_exchange(Entry& entry, Socket socket, RepairExchange::Role role) {
+  Repair& repair = *entry.repair;
+  const Clock::time_point now = Clock::now();
+  repair.exchange.emplace(std::move(socket), role, &entry.link);
+  repair.exchange_ends = now + std::max(options_.patience / kTalks, kShortestTalk);
+  repair.deadline = now + options_.patience;
+}
+
+void Repairs::end_exchange(Entry& entry, Clock::time_point now) {
+  Repair& repair = *entry.repair;
+  repair.exchange.reset();
+  const bool is_lower = options_.self.rank < entry.about.peer;
+  repair.next_dial = now + kPause * (is_lower ? std::min(1 << repair.failures, kLongestFactor) : 1);
+  repair.failures = std::min(repair.failures + 1, kLongestFactor);
 }
 
 void Repairs::progress(Clock::time_point now) {
+  has_repaired_ = false;
   unknown_.remove_if([&](Unknown& each) {
     return now >= each.deadline || each.exchange.advance() != State::waiting;
   });
@@ -147,7 +185,8 @@ void Repairs::advance(Entry& entry, Clock::time_point now) {
     return;
   }
   const bool is_broken = entry.link.is_broken();
-  if (!is_broken && !repair.exchange && entry.link.received() != repair.received)
+  if (!is_broken && !repair.exchange &&
+      received(entry, repair.is_of_silent_peer) != repair.received)
     return close(entry);  // The connection works after all.
   if (now >= repair.deadline) {
     if (!is_broken) return close(entry);
@@ -168,10 +207,11 @@ DialRequest Repairs::request_for(const Entry& entry) const {
                       .peer = entry.about.peer,
                       .key = {entry.about.number, transport::Purpose::repair, 0},
                       .deadline = entry.repair->deadline};
-  request.candidates.push_back({*entry.repair->there, {}, {}});
+  request.candidates.push_back({*entry.repair->there, entry.about.here, {}});
   request.attempt_limit =
       std::clamp(options_.patience / kAttempts, kShortestAttempt, kLongestAttempt);
   request.longest_back_off = kPause;
+  request.handshake_limit = std::max(options_.patience / kTalks, kShortestTalk);
   request.buffer_bytes = options_.socket_buffer_bytes;
   request.refused_for = kRefusedFor;
   return request;
@@ -182,7 +222,7 @@ void Repairs::advance_dial(Entry& entry, Clock::time_point now) {
   if (!repair.dial->advance(now)) return;
   if (Socket socket = repair.dial->take_socket()) {
     repair.dial.reset();
-    repair.exchange.emplace(std::move(socket), RepairExchange::Role::dialer, &entry.link);
+    begin_exchange(entry, std::move(socket), RepairExchange::Role::dialer);
     return advance_exchange(entry, now);
   }
   const bool is_refused = repair.dial->last_error() == ECONNREFUSED && now < repair.deadline;
@@ -200,15 +240,14 @@ void Repairs::advance_exchange(Entry& entry, Clock::time_point now) {
   Repair& repair = *entry.repair;
   switch (repair.exchange->advance()) {
     case State::waiting:
+      if (now >= repair.exchange_ends) end_exchange(entry, now);
       return;
     case State::done:
       return finish(entry, now);
     case State::unknown:
-      return give_up(entry, repair.why + ", and the other rank no longer has the link", true);
+      return give_up(entry, repair.why + ", and the other rank no longer has the link", false);
     case State::broken:
-      repair.exchange.reset();
-      repair.next_dial = now + kPause;
-      return;
+      return end_exchange(entry, now);
   }
 }
 
@@ -227,6 +266,7 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
                   "loss of data: {} ({}; now {})",
                   entry.about.peer, seconds_between(entry.repair->since, now), entry.repair->why,
                   before, entry.link.description()));
+  has_repaired_ = true;
   if (options_.on_repaired) options_.on_repaired();
 }
 
@@ -248,6 +288,7 @@ void Repairs::watch(std::vector<pollfd>& descriptors) const {
 }
 
 Clock::time_point Repairs::next_deadline() const {
+  if (has_repaired_) return Clock::time_point::min();
   Clock::time_point next = Clock::time_point::max();
   for (const Unknown& each : unknown_) next = std::min(next, each.deadline);
   if (open_ == 0) return next;
@@ -256,7 +297,9 @@ Clock::time_point Repairs::next_deadline() const {
     next = std::min(next, entry.repair->deadline);
     if (entry.repair->dial) {
       next = std::min(next, entry.repair->dial->next_deadline());
-    } else if (!entry.repair->exchange && entry.repair->there) {
+    } else if (entry.repair->exchange) {
+      next = std::min(next, entry.repair->exchange_ends);
+    } else if (entry.repair->there) {
       next = std::min(next, entry.repair->next_dial);
     }
   }

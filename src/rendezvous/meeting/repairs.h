@@ -31,6 +31,8 @@ struct RepairedLink {
   std::uint64_t number = 0;  ///< Identifies the link at both ranks; see Handshake::link_number().
   transport::tcp::Address there;  ///< The peer's end of the first connection.
   bool dialled_here = false;      ///< True if this rank dialled that address.
+  /// This rank's end, if new connections must use the same address; otherwise empty.
+  std::optional<transport::tcp::Address> here;
 };
 
 struct RepairOptions {
@@ -89,8 +91,13 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point since;
     Clock::time_point deadline;
     Clock::time_point next_dial;
-    /// Number of bytes that the link had received when the repair began.
+    /// True if nothing had arrived from the peer, over any link, when the repair began.
+    bool is_of_silent_peer = false;
+    /// Number of bytes that had been received when the repair began: over all links to the peer if
+    /// is_of_silent_peer, otherwise over this link.
     transport::tcp::StreamOffset received = 0;
+    int failures = 0;                 ///< Number of exchanges that have failed.
+    Clock::time_point exchange_ends;  ///< Time limit of `exchange`.
     std::optional<Dial> dial;
     std::optional<RepairExchange> exchange;
     /// True once the link continues over a new connection; bytes remain to be sent again.
@@ -107,7 +114,11 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point deadline;
   };
 
-  bool open(const transport::tcp::TcpLink& link, const std::string& why) noexcept;
+  bool open(const transport::tcp::TcpLink& link, const std::string& why,
+            bool is_of_silent_peer = false) noexcept;
+  transport::tcp::StreamOffset received(const Entry& entry, bool from_peer) const;
+  void begin_exchange(Entry& entry, transport::tcp::Socket socket, RepairExchange::Role role);
+  void end_exchange(Entry& entry, Clock::time_point now);
   void close(Entry& entry) noexcept;
   void advance(Entry& entry, Clock::time_point now);
   void advance_dial(Entry& entry, Clock::time_point now);
@@ -120,6 +131,9 @@ class Repairs final : public transport::tcp::Repairer {
   bool is_running_ = false;
   std::map<const transport::tcp::TcpLink*, Entry> links_;
   std::size_t open_ = 0;  ///< Number of links whose Entry::repair is set.
+  /// True if a link has been repaired since the last call of progress(). Bytes may then have
+  /// arrived that poll(2) does not report.
+  bool has_repaired_ = false;
   std::list<Unknown> unknown_;
 };
 

@@ -110,8 +110,8 @@ std::size_t TcpLink::write(std::span<const std::byte> first, std::span<const std
   if (first.empty()) std::swap(first, second);
   if (shortage_.lasts() && Clock::now() < shortage_.retry_at()) return 0;
   if (is_paused_ || !send_again()) return 0;
-  if (!socket_) {
-    if (Clock::now() >= report_end_at_) fail(ended_);
+  if (!socket_ || !writing_ended_.empty()) {
+    if (Clock::now() >= report_end_at_) fail(ended_.empty() ? writing_ended_ : ended_);
     return 0;
   }
   for (;;) {
@@ -159,6 +159,10 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
     const std::size_t count = std::min(limit, taken_.size() - taken_from_);
     std::memcpy(to, taken_.data() + taken_from_, count);
     taken_from_ += count;
+    if (taken_from_ == taken_.size()) {
+      taken_ = {};
+      taken_from_ = 0;
+    }
     return count;
   }
   if (!ended_.empty() || limit == 0 || !socket_) return 0;
@@ -190,8 +194,8 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
 bool TcpLink::depart() noexcept {
   std::array<std::byte, kSmallReceive> discarded;
   try {
-    if (ended_.empty() && (is_paused_ || !send_again())) return unsent() == 0;
-    if (!has_ended_sending_ && socket_) has_ended_sending_ = socket_.end_sending();
+    if (is_paused_) return unsent() == 0;
+    if (!has_ended_sending_ && socket_ && send_again()) has_ended_sending_ = socket_.end_sending();
     for (int i = 0; i < kMostDiscards && receive(discarded.data(), discarded.size()) > 0; ++i) {
     }
     return !ended_.empty() || unsent() == 0;
@@ -274,7 +278,7 @@ void TcpLink::lose_peer(Loss loss) {
 std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }
 
 std::size_t TcpLink::buffer_bytes() const {
-  return kBufferBytes + retained_.buffer_bytes() +
+  return kBufferBytes + retained_.buffer_bytes() + taken_.capacity() +
          (socket_.secure() ? SecureStream::buffer_bytes() : 0);
 }
 

@@ -41,6 +41,10 @@ struct TcpLinkOptions {
   std::function<void(const std::string& text)> warn;
   /// Replaces broken connections of the link. If null, the link ends when its connection breaks.
   std::shared_ptr<Repairer> repairer = nullptr;
+  /// True if only the bytes of small messages are kept until the peer's host has acknowledged them.
+  /// A connection inside a host then costs nothing, but cannot be replaced if it breaks in the
+  /// middle of a large message.
+  bool keeps_small_only = false;
   /// System call for sending, which tests replace. Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };

@@ -12,6 +12,9 @@ namespace mccl::transport::tcp {
 namespace {
 
 constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;
+/// Maximum number of bytes that close_connection() takes. It is larger than the system's buffers;
+/// only a peer that keeps sending exceeds it.
+constexpr std::size_t kMostTaken = std::size_t{64} << 20;
 /// Maximum number of bytes of a TLS record (RFC 8446, section 5.1). The peer cannot read the bytes
 /// of a record of which only a part has arrived, although its system has acknowledged that part.
 constexpr std::size_t kMostPlaintextBytes = std::size_t{16} << 10;
@@ -42,11 +45,14 @@ StreamOffset TcpLink::unacknowledged() const {
 }
 
 void TcpLink::release() noexcept {
-  if (options_.repairer) retained_.release([this] { return unacknowledged(); });
+  if (!options_.repairer) return;
+  if (options_.keeps_small_only && !is_paused_ && !retained_.is_small()) return retained_.drop();
+  retained_.release([this] { return unacknowledged(); });
 }
 
 void TcpLink::suspect() noexcept {
-  if (!options_.repairer || stalled_since_ || is_paused_ || !ended_.empty()) return;
+  if (!options_.repairer || is_paused_ || !ended_.empty()) return;
+  if (stalled_since_ && retained_.end() - unsent() <= stalled_at_) return;
   stalled_since_ = Clock::now() - unacknowledged_for().value_or(Clock::duration());
   stalled_at_ = retained_.end() - unsent();
   options_.repairer->suspect(*this);
@@ -54,6 +60,7 @@ void TcpLink::suspect() noexcept {
 
 bool TcpLink::breaks(int error) {
   if (!options_.repairer || !may_be_repaired(error)) return false;
+  if (socket_.secure() && socket_.secure()->is_cut_short()) return false;
   if (!is_paused_ && !options_.repairer->begin(*this, explain(error))) return false;
   is_paused_ = true;
   try {
@@ -66,26 +73,24 @@ bool TcpLink::breaks(int error) {
 }
 
 StreamOffset TcpLink::close_connection() {
-  if (taken_from_ == taken_.size()) {
-    taken_.clear();
-    taken_from_ = 0;
-  }
   while (socket_) {
     const std::size_t before = taken_.size();
     taken_.resize(before + kTakenAtOnce);
     const auto [got, error] = socket_.receive(std::span(taken_).subspan(before));
     taken_.resize(before + got);
     received_ += got;
-    if (got == 0 && error != EINTR) socket_.close();
+    if ((got == 0 && error != EINTR) || taken_.size() >= kMostTaken) socket_.close();
   }
   return received_;
 }
 
 void TcpLink::resume(Socket socket, StreamOffset peer_has) {
   if (peer_has < retained_.begin() || peer_has > retained_.end()) {
-    throw CorruptionError(fmt::format(
-        "{} has received {} bytes of a link, but this rank can continue only at byte {} to {}",
-        peer_, peer_has, retained_.begin(), retained_.end()));
+    throw CorruptionError(
+        fmt::format("the connection broke in the middle of a message, and {} has received {} "
+                    "bytes, but this rank "
+                    "has kept only the bytes {} to {}",
+                    peer_, peer_has, retained_.begin(), retained_.end()));
   }
   socket_ = std::move(socket);
   description_ = description_of(socket_);
@@ -96,6 +101,10 @@ void TcpLink::resume(Socket socket, StreamOffset peer_has) {
 }
 
 bool TcpLink::send_again() {
+  if (again_from_ < retained_.begin()) {
+    give_up("this rank had no memory left to keep bytes until the peer has received them", false);
+    return false;
+  }
   while (again_from_ < retained_.end()) {
     const auto [sent, error] = send(retained_.from(again_from_), {});
     again_from_ += sent;
@@ -120,11 +129,11 @@ void TcpLink::give_up(std::string why, bool has_died) {
 
 void TcpLink::stop_repairs() {
   std::exchange(options_.repairer, nullptr)->forget(*this);
+  const bool has_gap = again_from_ < retained_.end();
   again_from_ = retained_.end();
   is_paused_ = false;
-  if (socket_ || !ended_.empty()) return;
-  end("the connection broke, and was not replaced");
-  writing_ended_ = ended_;
+  if (!socket_ && ended_.empty()) end("the connection broke, and was not replaced");
+  if (!socket_ || has_gap) writing_ended_ = ended_.empty() ? "the peer is lost" : ended_;
 }
 
 }  // namespace mccl::transport::tcp

@@ -36,7 +36,7 @@ void Retained::copy_last(StreamOffset keep) noexcept {
     if (has_room) copy(piece.subspan(dropped));
   }
   pieces_ = 0;
-  if (!has_room) begin_ = copied_ = end_;
+  if (!has_room) drop();
 }
 
 /// Copies bytes to the position copied_ of the stream. Requires room for them.

@@ -28,9 +28,14 @@ class Retained {
   /// writes, because it may make a system call.
   template <typename Count>
   void release(const Count& unacknowledged) noexcept {
-    if (pieces_ == 0) return;
-    const bool is_small = end_ - copied_ <= kSmallBytes && end_ - begin_ <= kTrimBytes;
-    copy_last(is_small ? end_ - begin_ : unacknowledged());
+    if (pieces_ > 0) copy_last(is_small() ? end_ - begin_ : unacknowledged());
+  }
+  /// True if release() copies all bytes without calling `unacknowledged`.
+  bool is_small() const { return end_ - copied_ <= kSmallBytes && end_ - begin_ <= kTrimBytes; }
+  /// Keeps no bytes.
+  void drop() noexcept {
+    begin_ = copied_ = end_;
+    pieces_ = 0;
   }
 
   /// The kept bytes are those at the positions begin() to end().

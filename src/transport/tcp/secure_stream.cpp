@@ -99,6 +99,7 @@ struct SecureStream::Callbacks {
       if (got < 0 && errno == EINTR) continue;
       if (got == 0) {
         stream.broken_ = ECONNRESET;
+        stream.is_cut_short_ = true;
       } else if (!would_block(errno)) {
         stream.broken_ = errno;
       }

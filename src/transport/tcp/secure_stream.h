@@ -98,6 +98,9 @@ class SecureStream {
   /// the connection ends without close_notify from the peer, and EBADMSG for a record that cannot
   /// be decrypted.
   TransferResult receive(std::span<std::byte> to);
+  /// True if the peer's system has closed the connection in good order, but the stream lacks its
+  /// end. This happens if the peer's process dies.
+  bool is_cut_short() const { return is_cut_short_; }
   /// Sends held bytes. Returns 0 if none are left, else an errno.
   int flush() noexcept;
   /// Queues the message that replaces the key for the bytes that this end sends. send() calls this
@@ -142,6 +145,7 @@ class SecureStream {
   std::uint64_t records_ = 0;  ///< Number of records sent under the current key.
   int broken_ = 0;             ///< The errno with which receiving failed; 0 if it has not failed.
   bool is_over_ = false;       ///< True if the peer has ended the stream.
+  bool is_cut_short_ = false;  ///< See is_cut_short().
   bool has_said_end_ = false;  ///< True if end() has queued close_notify.
 
   // Records to send are out_[out_begin_, out_end_); received records are in_[in_begin_, in_end_).

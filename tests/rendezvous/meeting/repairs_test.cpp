@@ -29,6 +29,11 @@ void reset_connection(const Link& link) {
 /// Two meshes and one link between them, which rank 1 dialled.
 struct Pair {
   explicit Pair(const Config& config) : job(2, config) {
+    for (const int rank : {0, 1}) {
+      MeshOptions options = job.options(rank, config, nullptr);
+      options.keeps_all = true;
+      job.join(std::move(options));
+    }
     job.exchange_endpoints();
     job[1].mesh->dial(WorldRank(0), {7, transport::Purpose::collective, 0}, in(seconds(20)));
     job.drive_until([&] { return job.event_count() == 2; });
