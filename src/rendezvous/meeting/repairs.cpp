@@ -98,12 +98,15 @@ bool Repairs::begin(TcpLink& link, const std::string& why) noexcept {
   return true;
 }
 
-/// Returns the number of bytes received over the link, or over all links to its peer.
-transport::tcp::StreamOffset Repairs::received(const Entry& entry, bool from_peer) const {
-  if (!from_peer) return entry.link.received();
-  transport::tcp::StreamOffset sum = 0;
+/// Returns the number of bytes received over the link and, if `with_control`, over the control
+/// connection to the same peer.
+transport::tcp::StreamOffset Repairs::received(const Entry& entry, bool with_control) const {
+  transport::tcp::StreamOffset sum = entry.link.received();
+  if (!with_control) return sum;
   for (const auto& [link, each] : links_) {
-    if (each.about.peer == entry.about.peer) sum += link->received();
+    const bool is_control = each.about.key.purpose == transport::Purpose::control;
+    if (is_control && each.about.peer == entry.about.peer && link != &entry.link)
+      sum += link->received();
   }
   return sum;
 }

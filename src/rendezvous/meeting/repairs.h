@@ -91,10 +91,10 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point since;
     Clock::time_point deadline;
     Clock::time_point next_dial;
-    /// True if nothing had arrived from the peer, over any link, when the repair began.
+    /// True if the repair began because nothing arrived from the peer.
     bool is_of_silent_peer = false;
-    /// Number of bytes that had been received when the repair began: over all links to the peer if
-    /// is_of_silent_peer, otherwise over this link.
+    /// Number of bytes that had been received when the repair began: over this link and, if
+    /// is_of_silent_peer, over the control connection to the peer.
     transport::tcp::StreamOffset received = 0;
     int failures = 0;                 ///< Number of exchanges that have failed.
     Clock::time_point exchange_ends;  ///< Time limit of `exchange`.
@@ -116,7 +116,7 @@ class Repairs final : public transport::tcp::Repairer {
 
   bool open(const transport::tcp::TcpLink& link, const std::string& why,
             bool is_of_silent_peer = false) noexcept;
-  transport::tcp::StreamOffset received(const Entry& entry, bool from_peer) const;
+  transport::tcp::StreamOffset received(const Entry& entry, bool with_control) const;
   void begin_exchange(Entry& entry, transport::tcp::Socket socket, RepairExchange::Role role);
   void end_exchange(Entry& entry, Clock::time_point now);
   void close(Entry& entry) noexcept;
