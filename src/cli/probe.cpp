@@ -134,7 +134,9 @@ class Agent {
   /// Throws InvalidArgument if no "listen" request has provided the key yet.
   const Secret& secret() const {
     if (!secret_)
-      throw InvalidArgument("mccl probe has no key, because it received no request to listen");
+      throw InvalidArgument(
+          "mccl probe has no key yet: the request \"listen\", which contains the key, must come "
+          "first");
     return *secret_;
   }
 

@@ -77,6 +77,14 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         ("kMostUnsentBytes",),
         "Peers.APeerThatDoesNotReadIsLostBeforeItsQueueGrowsLarge",
     ),
+    "bytes that a rank takes from a connection when it replaces it": (
+        ("kMostTaken",),
+        "Repairs.AStreamContinuesIfTheAcceptorSends",
+    ),
+    "connections for links that this rank does not have": (
+        ("kMostUnknown", "kUnknownLimit"),
+        "Repairs.ARestartedPeerIsNotTheOldOne",
+    ),
     "status reports for `mccl status` on another host": (
         ("kMostBytes",),
         "Reports.APeerCannotFillTheMemoryOfTheRankThatAsks",

@@ -38,8 +38,9 @@ class RunningHost {
   const Host& host() const { return host_; }
   const std::vector<const RankPlan*>& ranks() const { return ranks_; }
 
-  /// Registers with `watch` the descriptors and times that this host waits for. Also sends the host
-  /// a beat (see failure.h) if one is due, and ends connections whose time limit has passed.
+  /// Registers with `watch` the descriptors that this object polls and the times at which it must
+  /// act. Also sends a beat (see failure.h) to the machine if one is due, and ends connections
+  /// whose time limit has passed.
   virtual void watch(Watch& watch) = 0;
   /// Reaps the child processes of this object, except ranks. Called when any child of the launcher
   /// may have ended.

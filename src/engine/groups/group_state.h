@@ -328,7 +328,7 @@ class GroupState {
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;  ///< Null if calls use links and the window.
-  bool in_messages_ = false;          // true if advance_calls() last worked on messages
+  bool in_messages_ = false;          // true from the time when advance_calls() turns to messages
   bool failure_announced_ = false;
   /// True once on_failure() was called, or the group was destroyed without a failure.
   bool failure_recorded_ = false;

@@ -74,8 +74,8 @@ class LinkMaker {
   /// links when the request arrives. Otherwise this rank makes each link when the peer's own
   /// request ("open") arrives.
   void request(const Membership& group, transport::Purpose purpose, GroupRank member);
-  /// Handles a peer's message about links of a group that this rank has made. Throws
-  /// CorruptionError.
+  /// Handles a peer's message about links of a group, which this rank must have made already.
+  /// Throws CorruptionError for a message that no correct peer sends.
   void hear(WorldRank peer, Channels& channels, const ControlMessage& message);
   /// Refuses a peer's offer of a link for a group that does not exist on this rank.
   void refuse(WorldRank peer, const ControlMessage& message);

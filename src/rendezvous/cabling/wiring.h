@@ -3,8 +3,9 @@
 // (relaying.h), so that every rank can connect to every other rank. The ranks at the two ends of a
 // relayed connection prove their identity to each other.
 //
-// A separate thread serves the trunks and the relayed connections, so that relaying continues while
-// the other threads of the process are busy.
+// A separate thread serves the relayed connections and the trunks, which are the connections along
+// cables that carry messages about cables. So relaying continues while the other threads of the
+// process are busy.
 //
 // Locks: one mutex guards all members. The thread holds it except while it sleeps.
 #pragma once

@@ -245,8 +245,9 @@ std::string Dial::advice() const {
   }
   if (met) {
     return fmt::format(
-        "A program accepts connections at that address, so no firewall is in the way: check that "
-        "it is rank {} of this job and not stopped, and that every rank has the same MCCL_JOB_KEY",
+        "A program accepted a connection at one of these addresses, so no firewall blocks that "
+        "address: check that the program is rank {} of this job and not stopped, and that every "
+        "rank has the same MCCL_JOB_KEY",
         request_.peer);
   }
   return fmt::format(

@@ -141,8 +141,8 @@ std::optional<Address> Mesh::listener_of(int peer, const Address& end) const {
   return end.with_port(endpoint_of(peer).port);
 }
 
-/// Makes a link from an authenticated connection. Logs the connection with its number in the order
-/// of establishment.
+/// Makes a link from an authenticated connection. Logs the number of connections that this rank has
+/// made so far.
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here,
                             std::uint64_t link_number) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();

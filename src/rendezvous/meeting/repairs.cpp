@@ -112,13 +112,13 @@ transport::tcp::StreamOffset Repairs::received(const Entry& entry, bool with_con
 }
 
 void Repairs::suspect(TcpLink& link) noexcept {
-  (void)open(link, "its host has not acknowledged data for a while");
+  (void)open(link, "that rank's host acknowledged no data for a while");
 }
 
 void Repairs::suspect_all(int peer) noexcept {
   for (auto& [link, entry] : links_) {
     if (entry.about.peer == peer)
-      (void)open(*link, "nothing has arrived from it for a while", true);
+      (void)open(*link, "nothing arrived from that rank for a while", true);
   }
 }
 
@@ -136,7 +136,7 @@ void Repairs::accept(Newcomer newcomer) {
                         now + kUnknownLimit});
     return;
   }
-  if (!open(*found->first, "the other rank made a new connection")) return;
+  if (!open(*found->first, "that rank made a new connection")) return;
   Repair& repair = *found->second.repair;
   const bool is_higher = options_.self.rank > newcomer.peer;
   if (is_higher && repair.exchange && repair.exchange->role() == RepairExchange::Role::dialer)
@@ -248,7 +248,7 @@ void Repairs::advance_exchange(Entry& entry, Clock::time_point now) {
     case State::done:
       return finish(entry, now);
     case State::unknown:
-      return give_up(entry, repair.why + ", and the other rank no longer has the link", false);
+      return give_up(entry, repair.why + ", and that rank no longer has the link", false);
     case State::broken:
       return end_exchange(entry, now);
   }
@@ -265,10 +265,11 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   options_.log.write(
       entry.about.key.purpose == transport::Purpose::control || bytes > 0 ? LogLevel::warn
                                                                           : LogLevel::info,
-      fmt::format("rank {} and this rank continue over a new connection after {:.3g} s, without "
-                  "loss of data: {} ({}; now {})",
-                  entry.about.peer, seconds_between(entry.repair->since, now), entry.repair->why,
-                  before, entry.link.description()));
+      fmt::format(
+          "the connection to rank {} ({}) was replaced after {:.3g} s, without loss of data: "
+          "{}. The new connection is {}",
+          entry.about.peer, before, seconds_between(entry.repair->since, now), entry.repair->why,
+          entry.link.description()));
   has_repaired_ = true;
   if (options_.on_repaired) options_.on_repaired();
 }

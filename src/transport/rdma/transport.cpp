@@ -167,8 +167,10 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
 void RdmaTransport::take_answer(WorldRank peer, Begun& begun, const Offer& answer) {
   if (answer.service != begun.pair->service() || answer.chosen >= begun.offered.size() ||
       answer.gids.size() != 1) {
-    throw CorruptionError(
-        fmt::format("rank {} chooses a service or address that was not offered", peer));
+    throw CorruptionError(fmt::format(
+        "rank {} chose a type (rc or uc) or an address for its RDMA queue pair that was not "
+        "offered",
+        peer));
   }
   connect(begun, answer, begun.offered[answer.chosen], answer.gids.front());
   begun.deadline = std::min(begun.deadline, Clock::now() + kGreeting);

@@ -72,7 +72,7 @@ struct Pair {
   }
 
   Job job;
-  std::vector<std::unique_ptr<Link>> links;  ///< By rank.
+  std::vector<std::unique_ptr<Link>> links;  ///< Indexed by rank.
 };
 
 Config repairing(double seconds = 20) {
@@ -152,7 +152,7 @@ TEST(Repairs, ARestartedPeerIsNotTheOldOne) {
   pair.job.join(0, config);
   pair.job[0].mesh->set_endpoints({pair.job[0].mesh->endpoint(), pair.job[1].mesh->endpoint()});
   pair.job[0].mesh->everyone_is_here();
-  EXPECT_THAT(pair.error_of(1), HasSubstr("no longer has the link"));
+  EXPECT_THAT(pair.error_of(1), HasSubstr("that rank no longer has the link"));
 }
 
 TEST(Repairs, APeerThatDoesNotAnswerIsGivenUpAfterTheSetTime) {
