@@ -248,6 +248,8 @@ void Repairs::advance_exchange(Entry& entry, Clock::time_point now) {
     case State::done:
       return finish(entry, now);
     case State::unknown:
+      // The peer may not have finished the handshake of the present connection.
+      if (entry.link.unpause()) return close(entry);
       return give_up(entry, repair.why + ", and that rank no longer has the link", false);
     case State::broken:
       return end_exchange(entry, now);

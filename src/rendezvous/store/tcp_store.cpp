@@ -88,7 +88,7 @@ Entrance entrance_at(const std::string& address) {
                                 "that no firewall blocks port {}",
                                 where.port),
           .advice_when_met =
-              "A program accepts connections at that address, so no firewall is in the way: check "
+              "A program accepted a connection at that address, so no firewall blocks it: check "
               "that it is rank 0 of this job and not stopped, and that every rank has the same "
               "MCCL_JOB_KEY",
           .ways = [where] {

@@ -51,6 +51,8 @@ std::string TcpLink::explain(int error) {
   switch (error) {
     case ECONNRESET:
       return "the peer reset the connection (its process died or closed it with bytes unread)";
+    case ECONNABORTED:
+      return "the system of this host aborted the connection";
     case EPIPE:
       return "the peer has closed the connection";
     case ETIMEDOUT:

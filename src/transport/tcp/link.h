@@ -81,6 +81,12 @@ class TcpLink final : public Link {
   /// Stops writing to the present connection. All bytes are kept that the system has not yet
   /// reported as acknowledged.
   void pause() noexcept { is_paused_ = true; }
+  /// Undoes pause(), if the present connection is still open. Returns false otherwise. The peer
+  /// must not have closed its end for this repair.
+  bool unpause() noexcept {
+    if (socket_) is_paused_ = false;
+    return !is_paused_;
+  }
   /// Takes the bytes that have arrived over the present connection, closes it, and returns the
   /// number of bytes received through the link. Requires pause(), at both ends. Throws
   /// std::bad_alloc.

@@ -99,7 +99,7 @@ struct SecureStream::Callbacks {
       if (got < 0 && errno == EINTR) continue;
       if (got == 0) {
         stream.broken_ = ECONNRESET;
-        stream.is_cut_short_ = true;
+        stream.is_cut_short_ = !stream.has_failed_to_send_;
       } else if (!would_block(errno)) {
         stream.broken_ = errno;
       }
@@ -314,6 +314,7 @@ int SecureStream::flush() noexcept {
     }
     const int error = errno;
     if (error == EINTR) continue;
+    if (!would_block(error)) has_failed_to_send_ = true;
     if (outbox_ && would_block(error)) outbox_->wait(*this);
     return error;
   }

@@ -146,6 +146,9 @@ class SecureStream {
   int broken_ = 0;             ///< The errno with which receiving failed; 0 if it has not failed.
   bool is_over_ = false;       ///< True if the peer has ended the stream.
   bool is_cut_short_ = false;  ///< See is_cut_short().
+  /// True if the system has reported an error of the connection for a send. It then reports the end
+  /// of the connection, in place of the error, to the next receive.
+  bool has_failed_to_send_ = false;
   bool has_said_end_ = false;  ///< True if end() has queued close_notify.
 
   // Records to send are out_[out_begin_, out_end_); received records are in_[in_begin_, in_end_).

@@ -159,7 +159,7 @@ TEST(Mesh, RefusesAPeerWithAnotherKey) {
   EXPECT_GE(job[1].refused, 1);
   EXPECT_EQ(outside[0].events[0].link, nullptr);
   EXPECT_THAT(outside[0].events[0].reason, HasSubstr("that every rank has the same MCCL_JOB_KEY"));
-  EXPECT_THAT(outside[0].events[0].reason, HasSubstr("no firewall is in the way"));
+  EXPECT_THAT(outside[0].events[0].reason, HasSubstr("no firewall blocks that address"));
   ASSERT_TRUE(job[0].event_of(1) && job[0].event_of(1)->link);
 }
 
