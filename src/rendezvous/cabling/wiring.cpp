@@ -25,14 +25,12 @@ using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
-/// Time that a departing rank waits for the ranks whose connections it relays before it logs that
-/// it is waiting.
+/// Time after which a departing rank logs that it waits for ranks whose connections it relays.
 constexpr Clock::duration kQuietlyStays = 2s;
 /// Time limit for connecting to the next rank on a path.
 constexpr Clock::duration kOnwardsLimit = 20s;
 
-/// True if the hostfile also lists the port for another rank. That rank may run on this host and
-/// need the port itself.
+/// True if the hostfile also lists the port for another rank, which may run on this host.
 bool is_shared(const WiringOptions& options, int port) {
   for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
     if (static_cast<int>(rank) != options.rank &&
@@ -286,8 +284,7 @@ void Wiring::agreed() {
 /// Returns the cables, followed by repetitions of each cable for which the hostfile lists several
 /// ports. Such a cable gets one connection (rail) per port.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Compares hosts without scopes. Scopes differ between ranks, but both ranks must get the same
-  // number of rails.
+  // Scopes differ between ranks, but both ranks must get the same number of rails.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(
@@ -362,8 +359,7 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Must be called in the child of a fork, in which the thread that serves the trunks does not
-/// exist. Unlocks the mutex that before_fork() has locked.
+/// Must be called in the child of a fork, which lacks the thread. Unlocks what was locked before.
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

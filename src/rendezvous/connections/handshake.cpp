@@ -10,13 +10,11 @@
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
-
 namespace {
 
 constexpr std::string_view kMagic = "MCCL";
 constexpr std::uint8_t kDialerRole = 1;
 constexpr std::uint8_t kAcceptorRole = 2;
-
 constexpr std::size_t kPrefixBytes = 6;  ///< Size of magic and version; equal in all versions.
 constexpr std::size_t kHelloBytes = 1 + 1 + 1 + 8 + 4 + 4 + 4 + kNonceBytes;
 constexpr std::size_t kChallengeBytes = 1 + kNonceBytes + kKeyFileLetters;
@@ -33,7 +31,6 @@ constexpr std::string_view kLinkNumberLabel = "mccl link number";
 /// An acceptor without a key file sends this text in its challenge, in place of the file's name.
 constexpr std::string_view kNoKeyFile = "--------------------------------";
 static_assert(kNoKeyFile.size() == kKeyFileLetters);
-
 Bytes prefix() {
   const std::span<const std::byte> magic = bytes_of(kMagic);
   Bytes bytes(magic.begin(), magic.end());
@@ -45,8 +42,6 @@ void append_int(Bytes& to, int value) { append(to, static_cast<std::uint32_t>(va
 
 constexpr int kMaxShownSettings = 8;
 constexpr std::string_view kEncryption = "encryption";
-
-/// Values of settings by name.
 using Lines = std::map<std::string_view, std::string_view>;
 
 Lines lines_of(std::string_view text) {
@@ -163,8 +158,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
-  // The first byte is the role of the sender. If it is not the acceptor's role, the other side may
-  // dial as well, and two dialers would wait for each other.
+  // The first byte is the sender's role. Two dialers would wait for each other.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo server?)");

@@ -36,8 +36,7 @@ using transport::Purpose;
 /// Length of the local listener's queue, in addition to one entry for each rank of this host. It
 /// leaves room for connections from other programs.
 constexpr int kLocalQueue = 64;
-/// Maximum number of control connections dialed at a time. More dials would only compete for the
-/// same cores.
+/// Maximum number of control connections dialed at a time. More would compete for the same cores.
 constexpr std::size_t kMostDials = 16;
 constexpr milliseconds kLongestWaitForMesh{100};
 /// Interval at which ranks of this host that have not connected yet are dialed, to find out whether
@@ -50,9 +49,8 @@ constexpr transport::LinkKey kProbe{.group = 0, .purpose = Purpose::control, .ra
 /// store.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
-/// Time reserved at the end of MCCL_CONNECT_TIMEOUT for questions to the store after a wait has
-/// failed: which ranks are missing, and why another rank has failed. If the timeout is short, a
-/// quarter of it is reserved.
+/// Time at the end of MCCL_CONNECT_TIMEOUT, but at most a quarter of it, for questions to the store
+/// after a wait has failed: which ranks are missing, and why another rank has failed.
 constexpr milliseconds kLastAnswers{1500};
 constexpr int kPartForLastAnswers = 4;
 /// Number of descriptors that a rank needs besides its connections and the files of shared memory:
@@ -257,8 +255,7 @@ class Meeting {
         probed_.erase(peer);
         continue;
       }
-      // Only control links are made during the meeting. Any other link is dropped, because groups
-      // make their links later.
+      // Groups make their links later, so every link but a control link is dropped.
       if (event.key.purpose != Purpose::control) continue;
       auto& control = met_.controls[event.peer.index()];
       if (!control) --missing_;

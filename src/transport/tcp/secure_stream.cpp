@@ -22,8 +22,7 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Approximate number of bytes of encrypted records per system call: few enough to stay in the
-/// processor's cache between encryption and the copy into the kernel.
+/// Approximate number of encrypted bytes per system call. They stay in the cache until then.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Number of payload bytes in a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
@@ -121,8 +120,7 @@ struct SecureStream::Callbacks {
     return made;
   }
 
-  /// Returns the pre-shared key as an SSL_SESSION, the form in which OpenSSL accepts it; null on
-  /// failure.
+  /// Returns the pre-shared key in the form that OpenSSL accepts; null on failure.
   static SSL_SESSION* session(SSL* ssl) {
     const auto& key = static_cast<const SecureStream*>(SSL_get_app_data(ssl))->key_;
     constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256 (RFC 8446, B.4)
@@ -178,8 +176,7 @@ SecureStream::SecureStream(std::shared_ptr<const Encryption> encryption, Role ro
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
   if (!encryption_->has_certificates()) {
-    // A server without the key could offer a certificate instead. With SSL_VERIFY_PEER and no
-    // authorities, every certificate is rejected.
+    // Without authorities, SSL_VERIFY_PEER rejects a certificate in place of the key.
     if (role == Role::client) SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
     SSL_set_psk_use_session_callback(ssl_, &Callbacks::offer_key);
     SSL_set_psk_find_session_callback(ssl_, &Callbacks::find_key);
