@@ -185,6 +185,7 @@ class Fuzzer {
   /// Writes as much as the link takes; what it does not take is lost.
   void write(Link& link, std::span<const std::byte> first, std::span<const std::byte> second) {
     (void)link.write(first, second);
+    link.release();
   }
 
   void act() {

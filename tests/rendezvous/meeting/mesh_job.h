@@ -136,6 +136,7 @@ inline Clock::time_point in(milliseconds time) { return Clock::now() + time; }
 /// Sends a text over a link and expects it at the other end. Both links belong to this thread.
 inline void expect_carries(transport::Link& from, transport::Link& to, const std::string& text) {
   ASSERT_EQ(from.write(std::as_bytes(std::span(text))), text.size());
+  from.release();
   std::string got(text.size(), '\0');
   std::size_t arrived = 0;
   while (arrived < got.size()) {
