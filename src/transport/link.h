@@ -47,8 +47,8 @@ class Link {
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
-  /// Must be called before the bytes that were passed to write() are changed. A link that can repair
-  /// its connection then copies those that it may have to send again.
+  /// Must be called before the bytes that were passed to write() are changed. A link that can
+  /// repair its connection then copies those that it may have to send again.
   virtual void release() noexcept {}
 
   /// Returns at least `at_least` of the bytes that have arrived, as a contiguous span in the link's
