@@ -75,7 +75,7 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   const bool on_gpu_;
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
   const std::shared_ptr<TurnQueue> collectives_ = std::make_shared<TurnQueue>();
-  /// For each rank, the queue that orders the sends to that rank.
+  /// The queue that orders the sends to a rank, for each rank.
   std::vector<std::shared_ptr<TurnQueue>> sends_;
   /// Held while an operation takes its turn and is enqueued, so that no other operation comes
   /// between (see TurnQueue).

@@ -79,8 +79,8 @@ struct MCCL_API Config {
   bool accelerate = false;  ///< If true, macOS's Accelerate sums f32
   /// If true, data are copied to the host even if a Mac's GPU shares its memory with the host
   bool force_staging = false;
-  /// For tests: how calls run if ranks share a GPU. no: through host memory; nvlink, pcie: by GPU
-  /// kernels, as if NVLink or PCIe joined two GPUs
+  /// How calls run if ranks share a GPU; only tests set it. no: through host memory; nvlink, pcie:
+  /// by GPU kernels, as if NVLink or PCIe joined two GPUs
   std::string test_only_shared_gpu = "no";
   std::string compression = "none";  ///< Name of a codec (compression.h), or "auto"
   double topk_ratio = 0.01;          ///< Share of the elements that topk sends: (0, 1]

@@ -44,8 +44,8 @@ bool is_whole_table(const std::vector<Host>& hosts);
 
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has a
 /// device for each pair of neighbours. jaccl needs a mesh, and jaccl-ring needs at least a ring.
-/// For other backends, which do not read the table, an incomplete table is valid, and a complete
-/// table must contain at least a ring. Throws InvalidArgument if the tables do not suffice; the
+/// The other backends do not read the table: an incomplete table is valid for them, and a complete
+/// one must contain at least a ring. Throws InvalidArgument if the tables do not suffice; the
 /// message begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 

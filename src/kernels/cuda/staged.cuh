@@ -39,7 +39,7 @@ __device__ __forceinline__ void move_lines(std::size_t begin, std::size_t end, s
   for (; at < end; at += stride) store(at, load(at));
 }
 
-/// For each other rank, loads and stores this thread's lines between the offsets `begin` and `end`
+/// Loads and stores, for each other rank, this thread's lines between the offsets `begin` and `end`
 /// of that rank's data, which has size_of(peer) bytes. If a thread has at most one line of each
 /// rank, the lines of all ranks are in flight together.
 template <typename Size, typename Load, typename Store>

@@ -39,8 +39,10 @@ constexpr Clock::duration kNewsOnTheWay = 500ms;
 /// the engine detects a silent peer after one interval, and reports a better reason.
 constexpr double kIntervalsOfSystem = 2;
 
-/// Prepares a connection for a link.
-void prepare(const Socket& socket, const LinkKey& key, const Config& config) {
+/// Prepares a connection for a link. `outbox` sends what an encrypted link holds.
+void prepare(const Socket& socket, const LinkKey& key, const Config& config,
+             const std::shared_ptr<transport::tcp::Outbox>& outbox) {
+  if (socket.secure()) socket.secure()->use(outbox);
   (void)transport::tcp::use_congestion_control(socket, config.congestion_control);
   const auto silence = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(kIntervalsOfSystem * config.liveness_interval));
@@ -76,11 +78,8 @@ void Mesh::make_repairs() {
       .socket_buffer_bytes = socket_buffer_bytes_of(options_.config),
       .log = options_.log,
       .listener_of = [this](int peer, const Address& end) { return listener_of(peer, end); },
-      .prepare =
-          [config = options_.config, outbox = outbox_](Socket& socket, const LinkKey& key) {
-            prepare(socket, key, config);
-            if (socket.secure()) socket.secure()->use(outbox);
-          },
+      .prepare = [config = options_.config, outbox = outbox_](
+                     Socket& socket, const LinkKey& key) { prepare(socket, key, config, outbox); },
       .on_repaired = options_.on_repaired});
 }
 
@@ -146,8 +145,7 @@ std::optional<Address> Mesh::listener_of(int peer, const Address& end) const {
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here,
                             std::uint64_t link_number) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();
-  if (socket.secure()) socket.secure()->use(outbox_);
-  prepare(socket, key, options_.config);
+  prepare(socket, key, options_.config, outbox_);
   const int relay = relay_to(peer);
   const std::string name = relay < 0 ? fmt::format("rank {}", peer)
                                      : fmt::format("rank {} (through rank {})", peer, relay);

@@ -71,7 +71,7 @@ class Repairs final : public transport::tcp::Repairer {
 
   /// Called if nothing has arrived from the peer for a while. Dials for all links to the peer, in
   /// case the network has dropped their packets or connections. A link keeps its connection if
-  /// bytes arrive over it before there is a new one.
+  /// bytes arrive over it, or over the control connection, before there is a new one.
   void suspect_all(int peer) noexcept;
 
   /// Takes the connection by which a peer wants to continue a link.

@@ -196,8 +196,8 @@ std::size_t TcpLink::receive(std::byte* to, std::size_t limit) {
 bool TcpLink::depart() noexcept {
   std::array<std::byte, kSmallReceive> discarded;
   try {
-    if (is_paused_) return unsent() == 0;
-    if (!has_ended_sending_ && socket_ && send_again()) has_ended_sending_ = socket_.end_sending();
+    if (!is_paused_ && !has_ended_sending_ && socket_ && send_again())
+      has_ended_sending_ = socket_.end_sending();
     for (int i = 0; i < kMostDiscards && receive(discarded.data(), discarded.size()) > 0; ++i) {
     }
     return !ended_.empty() || unsent() == 0;

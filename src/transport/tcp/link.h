@@ -102,7 +102,6 @@ class TcpLink final : public Link {
   StreamOffset received() const { return received_; }
   /// Number of bytes that send_again() has still to send.
   StreamOffset to_send_again() const { return retained_.end() - again_from_; }
-  const Socket& socket() const { return socket_; }
 
  private:
   static std::string description_of(const Socket& socket);
@@ -160,8 +159,8 @@ class TcpLink final : public Link {
   std::size_t taken_from_ = 0;    ///< Number of bytes of taken_ that have been returned.
   /// True from pause() to resume(). The connection, if it is still open, is only read.
   bool is_paused_ = false;
-  /// Time since which the peer's host has acknowledged nothing, if the connection was replaced for
-  /// that reason, and the number of kept bytes at that time.
+  /// Time since which the peer's host has acknowledged nothing, if suspect() was called for that
+  /// reason, and the position up to which the host had then acknowledged the stream.
   std::optional<Clock::time_point> stalled_since_;
   StreamOffset stalled_at_ = 0;
 };
