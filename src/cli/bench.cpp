@@ -57,8 +57,8 @@ To measure a codec on the links between machines (sums between ranks that share 
 
 Exit status: 0 success, 1 wrong results or a failed run, 2 bad arguments.)";
 
-/// Flags that the help does not show. --one-host marks a rank that `mccl bench` has started.
-/// --quiet makes rank 0 print nothing; `mccl plan --measure` sets both.
+/// Flags that the help does not show. --one-host marks a rank that `mccl bench` or `mccl plan
+/// --measure` has started. The latter also passes --quiet, so that rank 0 prints nothing.
 constexpr const char* kOneHost = "--one-host";
 constexpr const char* kQuiet = "--quiet";
 
@@ -138,7 +138,7 @@ std::vector<std::string> take_results(BenchFlags& flags) {
   return taken;
 }
 
-/// Throws if the picture cannot be written, or would show nothing.
+/// Throws InvalidArgument if the picture cannot be written, or if no routine has sizes to draw.
 void check_picture(const BenchFlags& flags) {
   if (flags.plot.empty()) return;
   const bool is_known =

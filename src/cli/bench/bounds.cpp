@@ -30,8 +30,8 @@ namespace mccl::cli::bench {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{64} << 20;
-/// Maximum total size of all ranks' buffers, in bytes. With more than 16 ranks, each buffer is
-/// therefore smaller than kBuffer.
+/// Maximum total size of all ranks' buffers, in bytes: with more than 16 ranks, each buffer is
+/// smaller than kBuffer, but it is at least 4 * kStage, even if the total is then exceeded.
 constexpr std::size_t kAllBuffers = std::size_t{1} << 30;
 /// Size of the buffer through which each process copies its data, in bytes. It fits easily into a
 /// core's second-level cache.
@@ -43,8 +43,9 @@ std::size_t buffer_bytes(int ranks) {
   return std::clamp(share, 4 * kStage, kBuffer);
 }
 
-/// Runs `work` at the same time on all ranks for which `takes_part` is true. Returns the rate of
-/// the slowest of these ranks in GB/s, as the median of kRepetitions runs.
+/// Runs `work`, which processes `bytes` bytes, at the same time on all ranks for which `takes_part`
+/// is true. Returns the rate of the slowest of these ranks in GB/s, as the median of kRepetitions
+/// runs.
 double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
                 const std::function<void()>& work) {
   if (takes_part) work();

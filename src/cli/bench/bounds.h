@@ -41,8 +41,8 @@ struct Bounds {
 /// this machine.
 Bounds measure_bounds(Group& group, bool one_host);
 
-/// Compares the speed of sums on this machine: MCCL's own kernels, Accelerate and the GPU. Returns
-/// a table of rates, for sums of two arrays in place.
+/// Compares three ways to sum two arrays in place on this machine: MCCL's own kernels, Apple's
+/// Accelerate library and the GPU. Returns a table of their rates.
 std::string kernels_text(const Config& config);
 
 }  // namespace mccl::cli::bench

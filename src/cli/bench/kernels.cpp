@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kSample{4};
 
 struct Implementation {
   const char* name;
-  std::shared_ptr<kernels::Unit> unit;  ///< Computes the sums; null for MCCL's own kernels.
+  std::shared_ptr<kernels::Unit> unit;  ///< Null for MCCL's own kernels, or if `missing` is set.
   std::string missing;                  ///< The reason why `unit` could not be made; else empty.
 };
 

@@ -46,8 +46,8 @@ struct Row {
   std::optional<Measurement> out_of_place;
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if a codec may round the sums and `instead` is empty.
-  /// Empty if the requested algorithm supports the row. Otherwise, the algorithm that ran in its
-  /// place; a half that the requested algorithm does not support is not measured.
+  /// Empty if the requested algorithm supports the row. Otherwise, the algorithm that ran instead
+  /// in an untimed call; each half in which it ran is not measured.
   std::string instead = {};
 };
 
@@ -78,7 +78,7 @@ std::uint64_t wrong_elements(const std::vector<Row>& rows);
 
 std::string setup_text(const Setup& setup);
 std::string bounds_text(const Bounds& bounds, int ranks);
-/// Returns the names of the columns, and their units.
+/// Returns the columns' names and units. "error" replaces "wrong" if `may_be_rounded` is true.
 std::string heading(Routine routine, bool may_be_rounded = false);
 /// Returns the line of the table for `row`.
 std::string row_text(const Row& row);

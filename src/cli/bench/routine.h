@@ -100,8 +100,8 @@ struct CallFlags {
   int root = 0;
 };
 
-/// Adds the argument "collective" and the flags --sizes, --dtype, --op and --root. `further`
-/// follows the names of the collectives in the help.
+/// Adds the argument "collective" and the flags --sizes, --dtype, --op and --root, which must be
+/// below `most_ranks`. `further` follows the names of the collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
 /// Parses the flags, and returns `options` with the calls that they describe. Throws
