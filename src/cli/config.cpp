@@ -178,8 +178,8 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster.found.findings}};
 }
 
-/// Runs the steps if the user agrees; otherwise throws Error. Returns the path of the script that
-/// undoes the steps.
+/// Runs the steps. Throws Error if the user does not agree or if a step fails. Returns the path of
+/// the script that undoes the steps.
 std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& signals,
                    const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();

@@ -246,8 +246,8 @@ std::vector<cluster::SetupStep> fixes_of(const Report& report) {
 void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
 
 /// Fixes the faults that can be fixed safely: shows the commands, asks the user on standard input
-/// if `sure` is false, and runs the commands. Either all commands take effect or none. Returns true
-/// if something was changed. Throws Error if a command fails.
+/// if `sure` is false, and runs the commands. If a command fails, undoes the others as far as
+/// possible and throws Error. Returns false if there is nothing to fix or the user does not agree.
 bool fix_findings(const Report& report, const Reaching& reaching, Signals& signals, bool sure) {
   const std::vector<cluster::SetupStep> steps = fixes_of(report);
   if (steps.empty()) {

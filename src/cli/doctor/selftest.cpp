@@ -159,8 +159,8 @@ void add_figures(const SelftestCase& trial, const json& result,
   for (std::size_t i = 0; i < all.size(); ++i) {
     const json& row = all[i];
     const auto bytes = number_at(row, "bytes");
-    // Shows the in-place half of a row if both halves were measured, and no sizes between 8 bytes
-    // and 1 MiB.
+    // Shows no sizes between 8 bytes and 1 MiB. If both halves of a row were measured, shows only
+    // the in-place half.
     const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
                        all[i + 1].value("collective", "") == row.value("collective", "");
     if (again || (bytes > 8 && bytes < (1 << 20))) continue;

@@ -40,8 +40,8 @@ struct Asked {
 cluster::Finding finding_of_unreached(const Asked& asked);
 /// Returns a finding for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
-/// Returns a finding for each host whose probe does not listen. `why` describes the consequences to
-/// the user.
+/// Returns a finding for each host whose probe does not listen. `why` tells the user which tests
+/// are impossible without the probe.
 std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
 
 /// Function that receives each line of progress.

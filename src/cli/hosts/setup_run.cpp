@@ -39,7 +39,7 @@ struct HostJob {
   std::chrono::seconds limit = kForStep;
 };
 
-/// A shell on one host that runs one job after another.
+/// A shell on one host that runs one HostJob after another.
 class HostShell {
  public:
   HostShell(const Host& host, const Reaching& reaching)
@@ -72,7 +72,7 @@ class HostShell {
   bool busy() const { return job_ && !status_ && !session_.ended() && Clock::now() < limit_; }
   bool has_job() const { return job_.has_value(); }
   std::size_t step() const { return job_->step; }
-  /// True if a job did not end in time, so the shell can run no other job.
+  /// True if a HostJob did not end in time, so the shell can run no other one.
   bool hung() const { return hung_; }
   void forget_job() {
     hung_ = hung_ || !status_;
@@ -115,10 +115,10 @@ class HostShell {
   Dialogue session_;
 };
 
-/// Builds scripts that start, renew and end the guards of hosts. Each host has a folder with a
-/// file `undecided`. The session renames this file to `kept`, or the guard renames it to
-/// `reverted`; the first rename decides whether the steps are kept. A rename takes no space, and a
-/// guard that does not find `kept` undoes the steps. So the steps are undone even if /tmp is full
+/// Builds scripts that start, renew and end a host's guard (see setup_run.h). Each host has a
+/// folder with a file `undecided`. The session renames this file to `kept`, or the guard renames it
+/// to `reverted`; the first rename decides whether the steps are kept. A rename takes no space, and
+/// a guard that does not find `kept` undoes the steps. So the steps are undone even if /tmp is full
 /// or has been emptied.
 class Guard {
  public:
@@ -200,8 +200,8 @@ class SetupRun {
     workers_[host] = std::make_unique<HostShell>(plan_.hosts[host], reaching_);
   }
 
-  /// Time limit of a job. It is at most `revert_after`: the guard is not renewed during a job, and
-  /// would undo the steps.
+  /// Time limit of a step's HostJob. It is at most `revert_after`, after which the guard would undo
+  /// the steps: the guard is not renewed while a HostJob runs.
   std::chrono::seconds for_step() const { return std::min(kForStep, plan_.revert_after); }
 
   std::vector<HostJob> guards() const {

@@ -1,5 +1,5 @@
-// Changes the set-up of hosts. All steps take effect or none, and no step can lock the operator
-// out.
+// Changes the set-up of hosts. If a step fails, the completed steps are undone, and no step can
+// lock the operator out.
 //
 // Before the first step, each host starts a guard: a process that undoes the steps of this host if
 // the session does not confirm them in time. After the last step, the session confirms all steps

@@ -31,8 +31,8 @@ class Lines {
   std::span<char> space();
   /// Adds the first `bytes` bytes of space(), into which the caller has read, to the contents.
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// Removes and returns all complete lines with their line ends. If there is no complete line,
-  /// does so with a piece of the unfinished line once its length reaches kLongest.
+  /// Removes and returns all complete lines with their line ends. If there is none, returns nothing
+  /// until the unfinished line has kLongest bytes; then removes and returns a piece of that line.
   std::string_view take_lines();
   /// Removes and returns all whole characters, so that an unfinished line can be shown.
   std::string_view take_characters();
@@ -87,9 +87,9 @@ class Dialogue {
   Dialogue(const Dialogue&) = delete;
   Dialogue& operator=(const Dialogue&) = delete;
 
-  /// Starts the process if `logins` permits another login, and registers the process's streams with
-  /// `watch`. `machines` are the machines at which `logins` counts this login. If `machines` is
-  /// empty, they are still unknown, and the login waits.
+  /// Starts the process if `logins` is null or permits another login, and registers the process's
+  /// streams with `watch`. `machines` are the machines at which `logins` counts this login; while
+  /// they are unknown, `machines` is empty and the login waits.
   void watch(Watch& watch, const std::vector<std::string>& machines = {});
   /// Sends the text as soon as the process can take it. Drops it if the process has closed its
   /// input.
@@ -136,7 +136,7 @@ class Dialogue {
 };
 
 struct Captured {
-  std::string output;  ///< The last bytes of standard output, and of standard error if requested.
+  std::string output;  ///< The last bytes of standard output, and of standard error if captured.
   int status = 0;      ///< Exit status, or 128 + the signal number if the program was killed.
   bool late = false;   ///< True if the program was ended at the time limit.
 };
@@ -147,9 +147,9 @@ struct CaptureLimits {
   std::size_t bytes = std::size_t{1} << 20;  ///< Maximum number of output bytes that are kept.
 };
 
-/// Runs the program without input, until it ends. Throws Error if no process can be created. If one
-/// of `signals` asks this process to end, kills the program and throws Error. `signals` may be
-/// null.
+/// Runs the program without input, until it ends; captures standard error if `with_errors` is true.
+/// Throws Error if no process can be created. If one of `signals`, which may be null, asks this
+/// process to end, kills the program and throws Error.
 Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,
                  Signals* signals = nullptr);
 

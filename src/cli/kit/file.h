@@ -14,8 +14,9 @@ std::string contents_of(const std::filesystem::path& path);
 /// than 64 MiB; the message begins with `where` and says what was `expected`.
 std::string read_file(std::string_view where, const std::string& path, std::string_view expected);
 
-/// Throws InvalidArgument if the file cannot be written. Commands call this function before
-/// measurements that may take minutes, so that the results are not lost. An empty path is valid.
+/// Throws InvalidArgument if the file cannot be written; the message begins with `flag`. Commands
+/// call this function before measurements that may take minutes, so that the results are not lost.
+/// An empty path is valid.
 void check_writable(const std::string& flag, const std::string& path);
 
 /// Writes the file. Throws Error if that fails; the message contains the path.

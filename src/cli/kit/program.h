@@ -34,7 +34,7 @@ std::string find_python(const std::string& path);
 [[noreturn]] void become_python(const std::string& who, const std::string& module,
                                 const std::string& extra, std::vector<std::string> arguments);
 
-/// True if this Python has a build of MLX for CUDA, and this machine has a GPU for it. Only checks
+/// True if `python` has a build of MLX for CUDA, and this machine has a GPU for it. Only checks
 /// which files exist, because importing MLX would take longer than starting a job. `devices` is the
 /// system's folder of devices.
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices = "/dev");
