@@ -145,8 +145,9 @@ std::string python_of(const LaunchFlags& flags, const Variables& inherited) {
   return found;
 }
 
-/// With --mlx: returns the path of the script that a bare name such as mlx_lm.generate stands for.
-/// This is the script beside the Python interpreter, if it exists, even if PATH has another one.
+/// With --mlx: a bare name such as mlx_lm.generate stands for the script beside the Python
+/// interpreter, even if PATH has another one. Returns the path of that script, or `program` if
+/// there is no such script or `program` has a slash.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
   std::string beside = find_program(program, std::filesystem::path(python).parent_path().string());

@@ -100,7 +100,7 @@ class Console {
   bool shows_pieces(OutputStream stream) const { return sink(stream).is_terminal; }
   /// True if so much output is queued that the output of ranks should not be read now.
   bool full() const;
-  /// A failed write, if any. All later output to the same stream is dropped.
+  /// A failed write, if any. All later output of the same stream is dropped, also for log files.
   std::optional<Writer::LostOutput> lost_output() const;
   /// Returns a message for the user: where and why writing failed.
   std::string text_of(const Writer::LostOutput& lost) const;
@@ -109,8 +109,8 @@ class Console {
   void finish();
   /// The job's own log folder. Empty if there are no log files.
   const std::string& log_folder() const { return log_folder_; }
-  /// Writes a last message directly, because the threads of the Writers may be blocked. Does not
-  /// block.
+  /// Writes a last message directly, because the threads of the Writers may be blocked. Drops the
+  /// message if standard error accepts no output now.
   static void say_last(const std::string& text);
   /// Registers with `watch`, so that watch.wait() returns when full() or lost_output() may have
   /// changed.
@@ -158,9 +158,9 @@ class Input {
   /// The readers are numbered from 0 to `readers` - 1.
   explicit Input(std::size_t readers) : positions_(readers, 0), reading_(readers, true) {}
 
-  /// If wants_more(), registers standard input with `watch`. In the background of the terminal,
-  /// reading would stop this process. Then `watch` only wakes up after a second, so that the caller
-  /// checks again. `at_terminal`: standard input is a terminal.
+  /// If wants_more(), registers standard input with `watch`. If this process is in the background
+  /// of the terminal, where reading would stop it, only limits the wait to a second, so that the
+  /// caller checks again. `at_terminal`: standard input is a terminal.
   void watch(Watch& watch, bool at_terminal);
   void add(std::string_view bytes);
   /// Records that add() will not be called again.

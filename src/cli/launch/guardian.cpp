@@ -31,8 +31,8 @@ constexpr auto kBetweenLooks = 10ms;
 constexpr auto kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
 
-/// Closes all descriptors except `kept`. If the guardian kept the write end of another pipe open,
-/// the reader of that pipe would never see end of file.
+/// Closes all descriptors except `kept`, and connects the standard streams to /dev/null. If the
+/// guardian kept another pipe's write end open, that pipe's reader would never see end of file.
 void close_all_but(int kept) {
   std::vector<int> open;
   std::error_code ignored;

@@ -11,8 +11,8 @@
 
 namespace mccl::cli::launch {
 
-/// Backends of MLX for which the launcher can prepare ranks. `any` leaves the choice to the
-/// launcher.
+/// Backends of MLX for which the launcher can prepare ranks. `any` stands for nccl if the ranks'
+/// MLX is built for CUDA and a GPU exists, otherwise for ring.
 enum class Backend { any, ring, jaccl, jaccl_ring, nccl, mpi };
 inline constexpr int kBackendCount = 6;
 const char* name_of(Backend backend);
@@ -45,8 +45,8 @@ bool is_whole_table(const std::vector<Host>& hosts);
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has a
 /// device for each pair of neighbours. jaccl needs a mesh, and jaccl-ring needs at least a ring.
 /// The other backends do not read the table: an incomplete table is valid for them, and a complete
-/// one must contain at least a ring. Throws InvalidArgument if the tables do not suffice; the
-/// message begins with `where`.
+/// one must contain at least a ring. Throws InvalidArgument if the tables do not suffice, or name
+/// a device from a host to itself; the message begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 /// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives

@@ -35,8 +35,8 @@ MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 /// Returns the mpirun in the launcher's PATH. Throws Error if PATH contains no mpirun.
 Mpirun find_mpirun(const Variables& inherited);
 
-/// Returns the variables that ranks get in addition to mpirun's own: the forwarded variables, those
-/// of the request, the backend, the job key, rank 0's address and, for MLX, the MPI library of this
+/// Returns the variables that ranks get in addition to mpirun's own: those of forwarded() and of
+/// the request; MCCL's backend, job key and rank 0's address; and, for MLX, the MPI library of
 /// `mpirun`.
 Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 

@@ -135,7 +135,7 @@ class JobRun {
     wait_for_hosts(&RunningHost::prepared);
   }
 
-  /// Finds out how each host reaches torch's store.
+  /// If hosts may be unable to reach each other, finds out how each host reaches torch's store.
   void find_store_ways(std::vector<ReachedHost>& reached, const Ports& ports) {
     if (!may_be_sparse(job_)) return;
     store_ways_.emplace(job_, hosts_, reached, ports.master, guardian_->folder());

@@ -95,7 +95,7 @@ class RunningRank {
     for (const OutputStream stream : {OutputStream::output, OutputStream::error})
       if (!output(stream).closed()) end(stream, console);
     process_.input.close();
-    // Without the signal, ssh would run as long as processes that the rank left behind hold its
+    // Without this SIGTERM, ssh would run as long as processes that the rank left behind hold its
     // session open.
     if (!collected_) ::kill(process_.id, SIGTERM);
   }

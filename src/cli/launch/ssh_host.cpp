@@ -29,7 +29,7 @@ constexpr std::pair<int, const char*> kWords[] = {{SIGUSR1, "usr1\n"},
                                                   {SIGKILL, "kill\n"},
                                                   {SIGTERM, "term\n"}};
 
-/// True if the job has more connections than may log in at the same time.
+/// True if the job has more connections than may log in at one machine at a time.
 bool is_crowded(const Job& job) {
   std::size_t connections = 0;
   for (std::size_t host = 0; host < job.hosts.size(); ++host)
@@ -171,7 +171,7 @@ class SshHost final : public RunningHost {
   Exit ended(const ChildProcess& process, Exit exit, bool announced) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
-    guard().session.read();  // If the guard ended the rank, it reported "silence" first.
+    guard().session.read();  // Handles "silence", which the guard reports before it ends ranks.
     const bool of_ssh = exit.status == kSshFailed && !announced;
     if (!of_ssh) contact_.rank_ended(Clock::now());
     exit.connection_lost = contact_.was_ended_there() || (of_ssh && ends(connection));
