@@ -110,7 +110,7 @@ std::optional<uid_t> owner_of(const char* path, const std::string& local,
   return {};
 }
 
-/// True if the process at the other end of a connection to 127.0.0.1:`port` belongs to this user.
+/// True if the process at `peer`, which has connected to 127.0.0.1:`port`, belongs to this user.
 bool is_own(const Address& peer, std::uint16_t port) {
   // The kernel prints the four bytes of an address as one integer in the machine's byte order.
   const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;

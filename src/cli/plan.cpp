@@ -141,7 +141,7 @@ struct Basis {
   Cabling cabling = {};  ///< The cables that the file of --links describes.
 };
 
-/// Replaces the nodes of the measured facts with `nodes`, which follow from the flags.
+/// Returns the measured facts, but with `nodes`, the node of each rank according to the flags.
 Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
   const bool shares = !measured.nodes.empty();
   const bool one_node = std::ranges::all_of(nodes, [](int node) { return node == 0; });

@@ -22,11 +22,11 @@ int fullest_node(const schedule::Facts& facts);
 /// Parses "name=value" and sets the fact. The value is a number in seconds, bytes or bytes per
 /// second, or a quantity with its unit. Throws InvalidArgument if the name or the value is invalid.
 void set_fact(schedule::Facts& facts, std::string_view assignment);
-/// Sets the fact `name`, which must exist. Error messages begin with `flag`.
+/// Sets the fact `name`, which must exist, to the value `text`. Error messages begin with `flag`.
 void set_fact(schedule::Facts& facts, std::string_view flag, std::string_view name,
               std::string_view text);
 
-/// Returns lines that begin with # and show all facts.
+/// Returns lines that begin with # and show all facts, and `origin`: where the facts come from.
 std::string facts_text(const schedule::Facts& facts, std::string_view origin);
 
 nlohmann::ordered_json facts_json(const schedule::Facts& facts);

@@ -45,8 +45,8 @@ constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
 constexpr std::size_t kLongestIntroduction = 200;
-/// Maximum number of entries in `conversations_`. Each host takes part in one measurement at a
-/// time, so few are needed.
+/// Maximum number of entries in `conversations_`; further connections are closed. Few are needed,
+/// because each host takes part in one measurement at a time.
 constexpr std::size_t kMostConversations = 64;
 
 bool is_purpose(std::string_view text) { return text == kHello || text == kEcho || text == kCount; }

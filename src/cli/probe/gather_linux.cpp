@@ -226,8 +226,8 @@ void gather_rdma(HostFacts& facts) {
   }
 }
 
-/// In sysfs, three folders are nested: this host's Thunderbolt controller, the computer at the
-/// other end of the cable, and the device of the network interface.
+/// In sysfs, three folders are nested. From the outermost in, they describe this host's Thunderbolt
+/// controller, the computer at the other end of the cable, and the network interface.
 void gather_thunderbolt(HostFacts& facts) {
   for (const Interface& interface : facts.interfaces) {
     if (interface.kind != InterfaceKind::thunderbolt) continue;

@@ -1,7 +1,6 @@
 // Single UDP packets between probes. Test packets show which packet sizes arrive. Discovery
-// messages
-// ("calls") find the host at the other end of each cable. They need only link-local addresses, so
-// they work before the cable is configured.
+// messages ("calls") find the host at the other end of each cable. They need only link-local
+// addresses, so they work before the cable is configured.
 #pragma once
 
 #include <atomic>

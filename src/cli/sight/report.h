@@ -11,7 +11,7 @@ namespace mccl::cli::sight {
 struct PendingCall {
   std::string call;  ///< Text such as "all_reduce #12 (sum of 1000 f32)".
   bool has_started = false;
-  double waited_s = 0;              ///< Time since the last progress, in seconds.
+  double waited_s = 0;              ///< Time since the call last made progress, in seconds.
   std::vector<int> waits_for = {};  ///< Ranks of the group that the call waits for.
   std::string why = {};             ///< The reason for the wait, as a clause; may be empty.
 };

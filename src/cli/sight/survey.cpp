@@ -109,8 +109,8 @@ RankAnswer read_other(int rank, const std::string& text) {
   return unanswered(std::move(report));
 }
 
-/// Asks a rank on this host for the other ranks of its job. If that fails, each of those ranks gets
-/// the reason as its `trouble`.
+/// Asks a rank on this host for the statuses of the other ranks of its job. If the query fails,
+/// each of those ranks gets the reason as its `trouble`.
 std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
   const RankSocket& contact = job.contact;
   const std::string who = fmt::format("rank {} (process {})", contact.rank, contact.pid);
