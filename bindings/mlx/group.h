@@ -61,7 +61,7 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   /// throws if that fails. If the call fails after that, the next call on a GPU stream throws.
   void run_on(mx::Stream stream, const mx::array& input, mx::array& output, CallOnArrays call);
   /// Blocks until the turn of a collective comes, and then runs it on this thread. Releases the GIL
-  /// until it returns.
+  /// meanwhile.
   void run_now(const Call& call);
 
  private:
@@ -75,10 +75,10 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   const bool on_gpu_;
   std::vector<mccl::Work> on_their_way_;  ///< GPU calls in flight; guarded by order_.
   const std::shared_ptr<TurnQueue> collectives_ = std::make_shared<TurnQueue>();
-  /// The queue that orders the sends to a rank, for each rank.
+  /// One queue per rank, which orders the sends to that rank.
   std::vector<std::shared_ptr<TurnQueue>> sends_;
   /// Held while an operation takes its turn and is enqueued, so that no other operation comes
-  /// between (see TurnQueue).
+  /// between these two steps (see TurnQueue).
   std::mutex order_;
 };
 

@@ -36,8 +36,8 @@ struct Array {
 void load_numpy();
 
 /// Accepts any array in host memory (NumPy, DLPack, buffer protocol), or an object that
-/// numpy.asarray accepts. Copies the elements if they are not in C order. Throws InvalidArgument
-/// with a text that begins with `call`.
+/// numpy.asarray accepts. Copies the elements if they are not in C order. Throws InvalidArgument if
+/// the type or the memory is not supported; the message begins with `call`.
 Array input_array(const char* call, nb::handle x);
 
 /// Accepts an array to write to: it must be writable and in C order, because a copy would not reach
@@ -46,7 +46,8 @@ Array output_array(const char* call, nb::handle out);
 /// Like output_array(call, out), but also requires this type and shape.
 Array output_array(const char* call, nb::handle out, DType dtype, Shape shape);
 
-/// A new NumPy array with uninitialised memory. bfloat16 needs the package ml_dtypes.
+/// A new NumPy array with uninitialised memory. Throws InvalidArgument for bfloat16 if the package
+/// ml_dtypes is missing.
 Array new_array(DType dtype, Shape shape);
 
 /// Returns output_array() of `out`, or a new array if `out` is None.

@@ -14,8 +14,8 @@ class CallbackThread {
  public:
   using Task = std::function<void()>;
 
-  /// Queues `task`, which runs with the GIL held. Tasks run in the order of these calls and must
-  /// not throw. May be called without the GIL.
+  /// Queues `task`, which runs with the GIL held and must not throw. Tasks run in the order of the
+  /// calls of post(). May be called without the GIL.
   void post(Task task);
 
   /// Runs all posted tasks and ends the thread; a later post() starts it again. Call it without the

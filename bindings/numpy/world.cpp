@@ -95,7 +95,8 @@ void shutdown() {
   callback_thread().stop();
 }
 
-/// Called when the process ends. Removes the key file of a store that this rank serves.
+/// Called when the process ends. The destructor of a store that this rank serves removes the
+/// store's key file.
 void close_stores() {
   auto stores = std::exchange(registry().stores, {});
   const nb::gil_scoped_release without_gil;

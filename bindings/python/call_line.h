@@ -7,8 +7,8 @@
 namespace mccl::python {
 
 /// Returns the innermost line of this thread's Python stack that is not in a file of mccl or torch.
-/// Returns null if there is no such line, or if mccl::call_site() keeps no more places. Takes about
-/// 50 ns for a line that was found before. Call it with the GIL held.
+/// Returns null if there is no such line, or if mccl::call_site() cannot keep another line. Takes
+/// about 50 ns for a line that was found before. Call it with the GIL held.
 const CallSite* line_of_caller() noexcept;
 
 /// Like line_of_caller(), for a thread that has released the GIL; acquires the GIL during the

@@ -119,7 +119,7 @@ void bind_configuration(nb::module_& module) {
              "secret in `changes` is refused.");
   module.def("placement", &placement, "values"_a, "environment"_a,
              "A process's rank, size, rank on its host (-1 if no launcher provides it) and the "
-             "launcher's name, from settings and an environment; or None.");
+             "launcher's name, from settings and an environment; None if neither has them.");
   module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
              "host:port of rank 0, where the ranks meet; empty if there is none. If MPICH's "
              "launcher provides it, blocks until all ranks ask for it, and works only once.");

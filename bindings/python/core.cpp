@@ -22,7 +22,7 @@ namespace {
 /// The metrics of the process. Accessed with the GIL held; the Metrics itself is thread-safe.
 struct ProcessMetrics {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
-  bool shared = false;  ///< True once a group was made.
+  bool shared = false;  ///< True once share_metrics() was called, so that a group can be made.
   int rank = -1;        ///< Rank of this process in the newest group.
 };
 

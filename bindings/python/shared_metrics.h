@@ -15,9 +15,9 @@ namespace mccl::python {
 /// Name of the capsule, which owns the `std::shared_ptr<Metrics>*` that it holds.
 inline constexpr const char* kMetricsCapsule = "mccl.metrics";
 
-/// Returns the Metrics to pass in ContextOptions::metrics when a group is made. From then on,
-/// Python's get_metrics() does not return None. The lines of log_metrics() contain `rank`. Call it
-/// with the GIL held. Throws Error if the extension modules are from different builds.
+/// Returns the Metrics to pass in ContextOptions::metrics when a group is made. After this call,
+/// Python's get_metrics() no longer returns None, and the lines of log_metrics() contain `rank`.
+/// Call it with the GIL held. Throws Error if the extension modules are from different builds.
 inline std::shared_ptr<Metrics> shared_metrics(int rank) {
   struct Release {
     void operator()(PyObject* object) const { Py_DECREF(object); }

@@ -184,7 +184,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   bool in_batch();
   /// Records that a call is about to begin on `device`, and creates the group's stream there.
   void note_device(c10::Device device);
-  /// Sets the StreamEnd of a call on a GPU, for which streams can wait. The end lies in the
+  /// Sets the StreamEnd of a call on a GPU: the point for which streams can wait. It lies in the
   /// caller's stream if the caller waits immediately, else in a stream of MCCL.
   void end_on_device(WorkMCCL& work, bool caller_waits,
                      const std::vector<const WorkMCCL*>& parts = {});
@@ -200,6 +200,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
     if (!group.failure().empty()) begun.wait();
   }
   /// Returns the name of work that devices have not finished for the group; null if there is none.
+  /// `last` is the result of group.last_on_device().
   const char* unfinished(const mccl::Group& group, std::optional<std::uint32_t> last);
   void finish_calls_on_devices();
   void let_go();

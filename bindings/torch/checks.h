@@ -16,7 +16,8 @@ using Counts = std::vector<std::size_t>;
 void require_elements(const char* call, const char* what, std::int64_t expected,
                       std::int64_t found);
 
-/// Returns the only list of `lists`, which must hold `expected` tensors: one per rank.
+/// Returns the only list of `lists`, which must hold `expected` tensors: one per rank. `role` is
+/// "input" or "output", for the message.
 std::vector<at::Tensor>& require_list(const char* call, std::vector<std::vector<at::Tensor>>& lists,
                                       std::size_t expected, const char* role);
 

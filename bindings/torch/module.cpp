@@ -108,7 +108,7 @@ PYBIND11_MODULE(_torch, module) {
           "deregister_mem_pool", [](const ProcessGroupMCCL&, const py::object&) {},
           py::arg("pool") = py::none(), "No-op.")
       .def_property_readonly("members", &ProcessGroupMCCL::members,
-                             "The ranks of the group's members in the context.")
+                             "The group's ranks, as its context numbers them.")
       .def("get_error", &ProcessGroupMCCL::getError,
            "The kind of the group's failure, as an ErrorType; SUCCESS if it has not failed.")
       .def("_set_default_timeout", &ProcessGroupMCCL::setTimeout, py::arg("timeout"))
@@ -130,7 +130,7 @@ PYBIND11_MODULE(_torch, module) {
           }),
           py::arg("timeout") = kBackendDefaultTimeout, py::kw_only(),
           py::arg("compression") = py::none(), py::arg("topk_ratio") = py::none(),
-          "compression, topk_ratio: codec of this group's sums; by default, those of the settings.")
+          "compression, topk_ratio: override the settings of the same names for this group's sums.")
       .def_readwrite("compression", &Options::compression)
       .def_readwrite("topk_ratio", &Options::topk_ratio)
       .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })

@@ -90,8 +90,8 @@ void copy_runs(const at::Tensor& to, const at::Tensor& from) {
   }
 }
 
-/// Returns a CPU tensor that shares the memory of `tensor`. Its data are valid once a fence has
-/// passed. Returns std::nullopt if the memory is private to the GPU.
+/// Returns a CPU tensor that shares the memory of `tensor`. The host may use it only while no GPU
+/// work uses that memory. Returns std::nullopt if the memory is private to the GPU.
 std::optional<at::Tensor> seen_by_host(const at::Tensor& tensor) {
   const mccl::Buffer first = mccl::metal_buffer(metal_place_of(tensor), 1, mccl::DType::u8);
   if (first.device.kind != mccl::DeviceKind::cpu) return std::nullopt;

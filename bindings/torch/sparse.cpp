@@ -50,8 +50,9 @@ void require_alike(const std::vector<Description>& all, int rank) {
 
 }  // namespace
 
-/// Sums tensors whose numbers of entries differ between ranks. The ranks first exchange their
-/// counts, then gather indices and values. Each rank then adds up all entries in rank order.
+/// Sums sparse tensors, whose numbers of entries may differ between ranks. The ranks first exchange
+/// their Descriptions, then gather all indices and values. Each rank then adds up all entries in
+/// rank order.
 ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
                                                              const c10d::AllreduceOptions& opts) {
   const char* call = "allreduce_sparse";
