@@ -55,7 +55,7 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names,
 
 /// Parses "8,64K,1M" and ranges: "8:64M:x4" is 8, 32, 128 … up to 64M. Without a factor, the sizes
 /// of a range double. Returns the sizes in the order of the text. Throws InvalidArgument for any
-/// other text.
+/// other text, or for more than 1000 sizes.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
