@@ -112,8 +112,8 @@ void refuse_without_graphviz() {
       "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
-/// Checks the hosts and the flags before any host is queried. Throws InvalidArgument, or Error if
-/// --svg is given and Graphviz is missing.
+/// Checks the hosts and the flags before any host is queried. Throws InvalidArgument if they are
+/// wrong, and Error if --svg is given and Graphviz is missing.
 void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(

@@ -40,8 +40,8 @@ struct Discovered {
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts);
 
-/// Returns, for each host, the address of an interface at which no cable was found. Empty for a
-/// host without such an address.
+/// Returns, for each host, the address of a usable interface that may have a cable, but at which
+/// none was found. Empty for a host without such an address.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 

@@ -117,8 +117,8 @@ SelftestCase among(const std::string& program, const Others& others, bool by_rdm
   return trial;
 }
 
-/// Returns the JSON that follows kResult, without the prefix that mccl launch puts before each
-/// line. Removes kResult and the JSON from `output`.
+/// Returns the JSON that rank 0 prints after kResult, without the prefix that mccl launch puts
+/// before each line; null if there is none. Removes kResult and everything after it from `output`.
 json result_in(std::string& output) {
   const std::size_t begin = output.find(kResult);
   if (begin == output.npos) return nullptr;

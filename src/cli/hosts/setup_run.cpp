@@ -263,7 +263,7 @@ class SetupRun {
   }
 
   /// Runs the jobs, in parallel on all hosts and in order on each host. Returns true if all
-  /// succeeded. If `ends_at_fault` is false, a failure does not stop the other jobs. Renews the
+  /// succeeded. If `ends_at_fault` is true, starts no job after the first failure. Renews the
   /// guards of hosts that are idle.
   bool do_all(const std::vector<HostJob>& jobs, bool ends_at_fault) {
     fault_.clear();

@@ -20,8 +20,8 @@ namespace {
 using bench::Routine;
 using schedule::StepKind;
 
-/// Maximum numbers of steps to build, for one rank and in total. Building so many steps takes a
-/// fraction of a second.
+/// Limits that keep the time to build schedules below a second: for a rank with more than
+/// kMostStepsOfRank steps none is built, and after kMostSteps in total no further one is built.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 

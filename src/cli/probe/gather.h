@@ -20,8 +20,9 @@ class Programs {
   /// the name of each program before the program runs.
   Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy);
 
-  /// Returns the standard output of the program, at most 1 MiB. Empty if the program is not
-  /// installed. A program that does not end in time is killed, and a finding is added to `facts`.
+  /// Returns the program's standard output, at most the last 1 MiB. Empty if the program is not
+  /// installed or the deadline has passed. A program that does not end in time is killed, and a
+  /// finding is added to `facts`.
   std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const;
   /// Runs the program, and returns true if it ends with status 0.
   bool succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const;
