@@ -13,7 +13,7 @@
 namespace mccl::python {
 namespace {
 
-/// Maximum number of frames of a stack that are searched.
+/// Maximum number of frames that are searched, from the innermost frame outwards.
 constexpr int kMostFrames = 64;
 
 struct Release {
