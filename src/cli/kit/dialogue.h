@@ -147,7 +147,7 @@ struct CaptureLimits {
   std::size_t bytes = std::size_t{1} << 20;  ///< Maximum number of output bytes that are kept.
 };
 
-/// Runs the program without input, until it ends; captures standard error if `with_errors` is true.
+/// Runs the program without input, until it ends. Also captures standard error if `with_errors`.
 /// Throws Error if no process can be created. If one of `signals`, which may be null, asks this
 /// process to end, kills the program and throws Error.
 Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,

@@ -11,8 +11,8 @@
 
 namespace mccl::cli::launch {
 
-/// Backends of MLX for which the launcher can prepare ranks. `any` stands for nccl if the ranks'
-/// MLX is built for CUDA and a GPU exists, otherwise for ring.
+/// Backends of MLX for which the launcher can prepare ranks. `any` stands for nccl if this machine
+/// has a GPU and an MLX for CUDA, otherwise for ring.
 enum class Backend { any, ring, jaccl, jaccl_ring, nccl, mpi };
 inline constexpr int kBackendCount = 6;
 const char* name_of(Backend backend);

@@ -20,8 +20,8 @@ namespace {
 using bench::Routine;
 using schedule::StepKind;
 
-/// Limits that keep the time to build schedules below a second: for a rank with more than
-/// kMostStepsOfRank steps none is built, and after kMostSteps in total no further one is built.
+/// Limits that keep the time to build schedules below a second. None is built if a rank would have
+/// more than kMostStepsOfRank steps; no further one is built after kMostSteps steps in total.
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 

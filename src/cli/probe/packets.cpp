@@ -204,7 +204,7 @@ std::optional<MulticastProbe::Place> MulticastProbe::called(std::string_view non
 
 void MulticastProbe::take_call(const Packet& packet, std::span<const std::string_view> words) {
   // Ignores this host's own calls, which the system may also deliver to this host, calls without a
-  // valid proof, calls that were already received, and all calls while there are kMostQuestions.
+  // valid proof, calls that were already received, and all calls while kMostQuestions are open.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
       !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
