@@ -45,9 +45,9 @@ struct Vote {
 };
 
 /// True if the members that are present may go on without the others. More than half of the members
-/// that have not ended must be present. Exactly half of these suffices if the one with the lowest
-/// rank is present. Silent members that are alive apply the same rule and then stop, so they never
-/// go on as a second group.
+/// that have not ended must be present. Exactly half of them suffices if the lowest rank that has
+/// not ended is present. Silent members that are alive apply the same rule and then stop, so they
+/// never go on as a second group.
 bool may_go_on(const Standings& standings);
 
 /// One member's side of the agreement. Used under the engine's progress lock.
@@ -61,7 +61,8 @@ class Agreement {
   void enter();
   /// Number of rounds that this rank has entered.
   std::uint64_t round() const { return entered_; }
-  /// The decision of the round that this rank entered last; null until it is known.
+  /// The decision of the last round that this rank entered; null until it is known. If this rank is
+  /// excluded, the members' states as far as it knows them.
   const Standings* decision() const;
   /// The members that this rank considers present and that have not announced the same vote as this
   /// rank in this round.

@@ -11,12 +11,12 @@ namespace {
 
 /// Time after a link breaks for which this rank waits for the peer to announce the reason.
 constexpr std::chrono::milliseconds kAnnouncementGrace{250};
-/// Time for which a carrier whose calls make no progress is polled without a sleep between polls.
+/// Time without progress for which a carrier (carrier.h) is polled without a sleep between polls.
 /// kBeforeNapsOfCallers applies if the driving thread is a caller that waits for its call,
 /// kBeforeNaps otherwise.
 constexpr std::chrono::milliseconds kBeforeNapsOfCallers{100};
 constexpr std::chrono::milliseconds kBeforeNaps{1};
-/// The longest sleep between two polls of a carrier.
+/// The longest sleep between two polls of a carrier (carrier.h).
 constexpr std::chrono::microseconds kLongestRest{100};
 
 }  // namespace
@@ -83,7 +83,7 @@ void GroupState::suspect(const std::exception& error) {
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
   // The error of the carrier's library seldom names the cause. If a member made a different call,
-  // it detects and announces the mismatch when this probe arrives.
+  // that member detects and announces the mismatch when this probe arrives.
   if (carrier_) probe(suspected_at_);
 }
 
@@ -129,10 +129,10 @@ void GroupState::finish_messages() {
   for (OperationList done = messages_.take_finished(); !done.empty();) finish(done.pop_front());
 }
 
-/// Called while `suspicion_` is set. Tries to advance the calls, because data that the peer sent
-/// before the link broke may still arrive. If this causes no error, drops the suspicion. If it
-/// causes an error again, the group fails, after a grace period in which the peer may announce the
-/// reason.
+/// Called while `suspicion_` is set. A group with a carrier fails after kAnnouncementGrace. Any
+/// other group tries to advance its calls, because data that the peer sent before the link broke
+/// may still arrive. If this succeeds, drops the suspicion. If it fails again, the group fails;
+/// after a PeerError, it first waits for the peer to announce the reason.
 bool GroupState::confirm_suspicion() {
   around_.look_beside_soon();
   const Clock::time_point now = Clock::now();

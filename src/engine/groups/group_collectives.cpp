@@ -1,5 +1,5 @@
-// The part of GroupState that runs its collectives one at a time, each by a plan or through the
-// carrier.
+// The part of GroupState that runs its collectives one at a time, each by a plan
+// (collectives/plan.h) or through the carrier (calls/carrier.h).
 #include <algorithm>
 #include <utility>
 
@@ -94,7 +94,8 @@ void GroupState::begin_planned(Task& task, const Plan& plan) {
   executor_.begin(task, plan);
 }
 
-/// Throws what Executor::advance() or Carrier::advance() throws.
+/// Returns true if the collective made progress or, with a carrier, once it has ended. Throws what
+/// Executor::advance() or Carrier::advance() throws.
 bool GroupState::advance_collective() {
   if (carried_ == Carried::no) return executor_.advance();
   if (carried_ == Carried::runs && carrier_->advance()) carried_ = Carried::ended;
@@ -128,7 +129,7 @@ void GroupState::record_algorithm(const Task& task, const Plan& plan) {
              algorithm);
 }
 
-/// Releases memory kept for later calls. No call may be running.
+/// Releases the plans and the scratch memory that are kept for later calls. No call may be running.
 void GroupState::release_plans() {
   if (executor_.scratch_bytes() == 0 && plans_.empty()) return;
   executor_.release_scratch();

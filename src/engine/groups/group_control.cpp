@@ -48,8 +48,8 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
     case ControlKind::abort: {
       Failure failure = announced(message, membership_.members.end_rank());
       // The peer has sent the announcement to all members, so this rank need not repeat it. But if
-      // ranks are joined by cables, a dead rank may have been the relay to some members. In that
-      // case every member forwards the announcement before its own links end.
+      // ranks are joined by cables, the peer's relay to some members may be dead. Along cables,
+      // every member therefore forwards the announcement before its own links end.
       failure_announced_ |= !around_.along_cables;
       failure_heard_ |= !failed();
       return fail(std::move(failure));
@@ -82,8 +82,8 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
   }
 }
 
-/// Checks an offer while its message is handled, so that an invalid offer counts as an error of the
-/// peer.
+/// Checks a member's window offer while its message is handled, so that an invalid offer counts as
+/// an error of the peer.
 void GroupState::check_window(WorldRank peer, const WindowOffer& offer) const {
   const node::Neighbour* neighbour = around_.memory.neighbour(peer);
   if (neighbour && offer.place.bytes != 0) neighbour->arena.check(offer.place);
@@ -98,8 +98,8 @@ void GroupState::refuse_window(WorldRank peer, const WindowOffer& offer) {
 }
 
 /// Answers a probe. A peer sends a probe if its call makes no progress, or to compare its calls
-/// with this rank's. Fails the group if this rank made a different call with this sequence number
-/// or an earlier one. Otherwise reports this rank's last call.
+/// with this rank's. Fails the group if this rank made a different call with the probe's sequence
+/// number or, with a carrier, with an earlier one. Otherwise reports this rank's last call.
 void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   const Call& call = probe.call;
   const std::optional<Call> mine = history_.find(call.sequence);

@@ -35,8 +35,8 @@ void GroupState::log_failure() const noexcept {
 /// run out, the error of the calls is a preallocated exception without text.
 void GroupState::settle_failure() noexcept {
   announce_failure();
-  // Calls end only once the carrier no longer accesses their memory. Until then, each pass calls
-  // let_go() again.
+  // Calls end only once the carrier no longer accesses their memory. Until then, the driver calls
+  // this function again in each pass.
   if (carrier_ && !carrier_->let_go(failure_.reason, Clock::now())) return;
   if (!calls_.empty()) note_missing(calls_.front());
   end_collective();
@@ -94,7 +94,8 @@ void GroupState::announce_end(std::string_view reason) noexcept {
 }
 
 /// If the member has announced that it destroyed the group, ends only the messages that need this
-/// member, and returns true. Messages that the member has sent may still be received.
+/// member, and returns true. Messages that the member has sent may still be received. Otherwise, or
+/// if a link still reads the memory of a send, returns false.
 bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   if (!endings_[gone.member()]) return false;
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());
@@ -140,8 +141,8 @@ void GroupState::release_window() noexcept {
     try {
       if (neighbour) neighbour->arena.let_go_of(place);
     } catch (const CorruptionError&) {
-      // The range was valid when the peer offered it, so the peer has damaged its arena since. The
-      // range stays in use, and the peer cannot reuse its memory.
+      // The range was valid when the peer offered it, so the peer has damaged its arena (shared
+      // memory) since. The range stays in use, and the peer cannot reuse its memory.
     }
   });
 }

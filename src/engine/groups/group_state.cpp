@@ -108,7 +108,8 @@ bool GroupState::failure_is_watched() const {
   return on_failure_ != nullptr;
 }
 
-/// Reports the size of the group's memory to Staging. Called after the size may have changed.
+/// Reports the bytes of the group's scratch memory and links to Staging. Called when they may have
+/// changed.
 void GroupState::weigh() {
   const auto weight =
       static_cast<std::int64_t>(executor_.scratch_bytes() + channels_.buffer_bytes());

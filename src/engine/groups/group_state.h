@@ -126,7 +126,8 @@ class GroupState {
   bool idle() const {
     return calls_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
   }
-  /// Does all work that is possible now. Returns false if no call made progress.
+  /// Does all work that is possible now. Returns false if no call made progress and the driver may
+  /// sleep.
   bool advance(Clock::time_point now);
   void watch(Sleep& sleep);
 
@@ -197,8 +198,8 @@ class GroupState {
   /// group has a carrier, also sends the last call to the next member, which compares it with its
   /// own. Called at every heartbeat.
   void release_idle(Clock::time_point now);
-  /// Fails the group if its data does not reach a member from which `heart` still receives
-  /// messages. Called at every heartbeat.
+  /// Fails the group if a member has acknowledged none of its data for the time heart.silence(),
+  /// but other messages from that member still arrive. Called at every heartbeat.
   void watch_delivery(Clock::time_point now, const Heartbeats& heart);
   /// Logs a warning when the first collective or the oldest message has made no progress for
   /// MCCL_WARN_AFTER, and again whenever that time has doubled.
@@ -314,7 +315,7 @@ class GroupState {
   PlanCache plans_;
   Executor executor_;
   OperationList calls_;  ///< Pending collectives. The first one is in flight; the others wait.
-  /// State of the collective that the carrier carries out, if any.
+  /// State of the carrier's collective; `no` if the carrier runs none.
   enum class Carried { no, runs, ended };
   Carried carried_ = Carried::no;
   /// True once record_algorithm() has been called for the last plan.
@@ -323,12 +324,12 @@ class GroupState {
   /// Index of the group under which the flight recorder lists the calls that a GPU carries out
   /// without the host. Set at the first such call.
   std::optional<std::uint32_t> device_flight_group_;
-  std::uint64_t device_calls_ = 0;  ///< Number of calls that a GPU runs without the host.
+  std::uint64_t device_calls_ = 0;  ///< Number of calls that record_enqueued() has recorded.
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
   std::unique_ptr<Carrier> carrier_;  ///< Null if calls use links and the window.
-  bool in_messages_ = false;          // true from the time when advance_calls() turns to messages
+  bool in_messages_ = false;          // false while advance_calls() advances collectives, then true
   bool failure_announced_ = false;
   /// True once on_failure() was called, or the group was destroyed without a failure.
   bool failure_recorded_ = false;

@@ -15,13 +15,13 @@ namespace {
 constexpr std::chrono::seconds kProbeAfter{1};
 /// Time without calls after which a group releases the memory of its collectives.
 constexpr std::chrono::seconds kIdleAfter{10};
-/// Time for which messages through a carrier may still arrive after their sender has announced that
-/// it has destroyed the group.
+/// Time for which messages through a carrier (carrier.h) may still arrive after their sender has
+/// announced that it has destroyed the group.
 constexpr std::chrono::milliseconds kForTheLastMessages{200};
 /// Time without progress after which the flight record shows which member a call waits for.
 constexpr std::chrono::milliseconds kNoteWaitAfter{100};
-/// A link is suspected after the liveness interval divided by this number, if its peer is alive but
-/// acknowledges no data.
+/// Link::suspect() is called if a peer that is alive has acknowledged no data for the liveness
+/// interval divided by this number.
 constexpr int kSuspectedAfter = 4;
 
 }  // namespace
@@ -70,7 +70,7 @@ bool GroupState::end_late_messages(Clock::time_point now) {
   return false;
 }
 
-/// Returns a message of the carrier whose deadline has passed, or null.
+/// Returns a message of the carrier that has missed its deadline; null if there is none.
 Operation* GroupState::find_late(Clock::time_point now) const {
   for (Operation& message : carrier_->messages()) {
     if (now >= message.deadline) return &message;
@@ -98,9 +98,9 @@ bool GroupState::fail_when_late(Clock::time_point now) {
   return true;
 }
 
-/// Fails the group if a collective, or a receive from any member, makes no progress after a member
-/// has died. A collective that still makes progress may complete with data that the dead member
-/// sent.
+/// Fails the group if a collective, or a receive that accepts any sender, makes no progress after a
+/// member has died. A collective that still makes progress may complete with data that the dead
+/// member sent.
 bool GroupState::fail_without_the_dead(Clock::time_point now) {
   if (!dead_.valid()) return false;
   const Call* const first = first_call();
@@ -190,7 +190,7 @@ GroupRank GroupState::gone_of(const Call& message) const {
   return gone;
 }
 
-/// Fails the group if its carrier can no longer be used in this process.
+/// Fails the group and returns true if its carrier's library can no longer be used in this process.
 bool GroupState::fail_without_carrier() {
   if (!carrier_->is_over()) return false;
   fail(aborted("{}", carrier_->failure()));

@@ -113,7 +113,7 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::agreed:
       break;
     default:
-      return;  // these kinds need no answer: the group has ended on this rank
+      return;  // these kinds need no answer from a rank that has no such group
   }
   if (!closed) {
     if (message.kind != ControlKind::probe) unmade_.keep(peer, message);

@@ -53,7 +53,8 @@ class Groups {
     for (const auto& [id, group] : groups_) visit(*group);
   }
 
-  /// Handles a peer's message about a group. Throws CorruptionError.
+  /// Handles a peer's message about a group. Throws CorruptionError for a message that no correct
+  /// peer sends.
   void hear(WorldRank peer, const ControlMessage& message);
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   /// Fails all groups that the peer is a member of, even groups whose calls do not need the peer.
@@ -66,7 +67,7 @@ class Groups {
   /// Fails all groups because of an error on this rank that belongs to no single group.
   void fail_all(const Failure& failure) noexcept;
 
-  /// Links of ended groups whose data has not yet reached the peers.
+  /// Links left by ended groups, kept until the peers have received all data sent on them.
   Departing& departing() { return departing_; }
 
  private:
