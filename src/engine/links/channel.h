@@ -21,7 +21,7 @@ namespace mccl::engine {
 
 /// The connection to one member for one purpose: collectives or messages.
 struct Channel {
-  std::vector<std::unique_ptr<Lane>> lanes;  ///< Indexed by rail; null until connected.
+  std::vector<std::unique_ptr<Lane>> lanes;  ///< Per rail (parallel link); null until connected.
   bool requested = false;
   /// The reason why no more links will be made; empty while links may still be made.
   std::string lost;
@@ -58,8 +58,8 @@ class Channels {
   Channel& at(transport::Purpose purpose, GroupRank member);
 
   /// Attaches a link to the rail with index `rail` of the channel, which has `rails` rails. Drops
-  /// the link if that rail already has one, or after close(). `bytes` counts the bytes that the
-  /// link transfers, and must outlive this object.
+  /// the link if there is no such rail, if the rail already has a link, or after close(). `bytes`
+  /// counts the bytes that the link transfers, and must outlive this object.
   void attach(transport::Purpose purpose, GroupRank member, std::uint8_t rail, int rails,
               std::unique_ptr<transport::Link> link, LinkBytes& bytes);
   /// Records that the member is lost: no more links to it will be made.

@@ -19,7 +19,7 @@ enum class FrameKind : std::uint8_t {
   collective,  ///< step of a collective: sequence, message, then the payload
   eager,       ///< whole point-to-point message: tag, sequence = sender's message number
   request,     ///< announces a message that needs a grant: same fields as eager, without payload
-  grant,       ///< asks for an announced message: sequence = the sender's message number
+  grant,       ///< asks for an announced message: sequence = number of that message
   data,        ///< piece of a granted message: same fields as eager, and message = piece number
   credit,      ///< returns credit for received eager messages: count = bytes of credit
 };
@@ -28,8 +28,8 @@ inline constexpr int kFrameKindCount = 6;
 struct Frame {
   FrameKind kind = FrameKind::collective;
   Call call = {};
-  /// In a collective frame, the index among the call's messages to this peer. In a data frame, the
-  /// index of the piece.
+  /// In a collective frame, the index of the message among those that the call sends to this peer.
+  /// In a data frame, the index of the piece.
   std::uint32_t message = 0;
   std::uint32_t payload_bytes = 0;
   std::uint32_t crc = 0;

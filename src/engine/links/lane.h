@@ -22,7 +22,8 @@ struct LinkBytes {
 };
 
 /// Sends and receives framed messages on one link, one at a time in each direction. Used under the
-/// engine's progress lock. Throws LinkClosed and CorruptionError.
+/// engine's progress lock. Throws LinkClosed if the link has ended, and CorruptionError for invalid
+/// data.
 class Lane {
  public:
   /// `peer` is the group rank of the member that the link leads to. `bytes` counts the bytes that
@@ -109,7 +110,7 @@ class Lane {
   std::uint64_t token_ = 0;
 
   bool outstanding_ = false;       ///< True if sent bytes may be unacknowledged.
-  Clock::time_point delivered_{};  ///< lost_on_the_way() returns the time since then.
+  Clock::time_point delivered_{};  ///< Start of the time that lost_on_the_way() returns.
 
   std::optional<Frame> incoming_;
   bool accepted_ = false;

@@ -62,8 +62,8 @@ void LinkMaker::send(WorldRank peer, ControlKind kind, const LinkKey& key) {
   peers_.send(peer, {.kind = kind, .key = key});
 }
 
-/// Sends "declined": this rank cannot set up the link with the transport of this name or, if the
-/// name is empty, with any transport.
+/// Sends "declined": this rank cannot set up the link with `transport` or, if that is empty, with
+/// any transport.
 void LinkMaker::decline(WorldRank peer, const LinkKey& key, std::string_view transport,
                         const std::string& reason) {
   peers_.send(peer, {.kind = ControlKind::declined,
@@ -123,7 +123,7 @@ const std::string* LinkMaker::declined_ahead(WorldRank peer, const LinkKey& key,
   return found == link->second.end() ? nullptr : &found->second;
 }
 
-/// Dials with each transport from `from` on, until one transport succeeds. Gives up the link if all
+/// Dials with each transport from the index `from` on, until one succeeds. Gives up the link if all
 /// fail.
 void LinkMaker::make(WorldRank peer, Channels& channels, const LinkKey& key, Place from,
                      std::string reason) {
@@ -216,7 +216,7 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   const auto found = making_.find({peer, message.key});
   const Place named = find_transport(peer, message.transport);
   // Ignores a refusal of a link that is already attached or that this rank no longer makes. A peer
-  // sends it if it had no descriptors left for a while.
+  // sends such a refusal if it had no descriptors left for a while.
   const Channel& channel = channels.at(message.key.purpose, channels.group().rank_of(peer));
   const bool has_ended =
       channels.closed() || channel.has(message.key.rail) || !channel.lost.empty();

@@ -30,8 +30,8 @@
 
 namespace mccl::engine {
 
-/// Names the links between this rank and a peer over one transport and one rail. The links of
-/// different groups share the name.
+/// Names the links between this rank and a peer over one transport and one rail (index of a
+/// parallel link). The links of different groups share the name.
 struct LinkName {
   WorldRank peer;
   std::uint8_t rail = 0;
@@ -65,8 +65,8 @@ class LinkMaker {
   /// Byte counts of all links made so far, including the links of groups that have ended.
   const std::map<LinkName, LinkBytes>& bytes() const { return bytes_; }
 
-  /// equal_ways() and take_way() call the functions of the same name of the first transport that
-  /// reaches the peer.
+  /// List the equally good paths (ways) to the peer, and select one for later links. See Transport;
+  /// the first transport that reaches the peer answers.
   std::vector<std::string> equal_ways(WorldRank peer) const;
   void take_way(WorldRank peer, std::size_t way);
 
