@@ -12,8 +12,8 @@ namespace mccl::engine {
 /// time than reading the clock.
 inline constexpr std::size_t kTimedBytes = 4096;
 
-/// Copies `src` to `dst`, which is in the task's output. The two must not overlap. If the output is
-/// large, it is written past the cache, because the program does not read it soon.
+/// Copies `src` to `dst`, which is in the task's output. The two must not overlap. A large output
+/// that is not in place is written past the cache, because the program does not read it soon.
 void copy_to_result(const Task& task, std::byte* dst, const std::byte* src, std::size_t bytes);
 
 /// Both functions copy `bytes` bytes. copy_input_to_output() copies the task's input to its output,

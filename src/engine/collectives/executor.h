@@ -1,4 +1,4 @@
-// Executes a Schedule over the lanes of a group. Each step runs as soon as its inputs are
+// Executes a Schedule over the lanes (links) of a group. Each step runs as soon as its inputs are
 // available. Data moves to and from all peers at the same time.
 #pragma once
 
@@ -34,7 +34,8 @@ class Executor {
   void end();
 
   /// Does all work that is possible without blocking. Returns false if the call made no progress.
-  /// Throws MismatchError, PeerError, CorruptionError.
+  /// Throws MismatchError if another rank made a different call, PeerError if a rank that the call
+  /// needs is gone, and CorruptionError for invalid data.
   bool advance();
 
   /// Size in bytes of the memory for sums and forwarded data. This memory is kept for later calls.
@@ -47,8 +48,8 @@ class Executor {
   void watch(Sleep& sleep);
 
   /// The peers that the call waits for: those with which it has messages left to send or receive,
-  /// and the neighbours that must arrive in the window before the next step. Used in error
-  /// messages.
+  /// and the neighbours that must arrive in the window (node/window.h) before the next step. Used
+  /// in error messages.
   std::vector<GroupRank> waiting_for() const;
 
  private:
@@ -68,8 +69,8 @@ class Executor {
   bool receive_from(PeerProgress& peer);
   void receive_on(Lane& lane, PeerProgress& peer);
   bool run_local_steps();
-  // Defined in executor_steps.cpp: steps that use the node's window, which run in the order of the
-  // schedule.
+  // Defined in executor_steps.cpp: steps that use the node's window (shared memory). They run in
+  // the order of the schedule.
   bool advance_in_order();
   bool run_window_steps();
   bool run_window_step(const schedule::Step& step);
@@ -114,7 +115,7 @@ class Executor {
   std::vector<std::uint32_t> waits_;
   std::vector<std::uint8_t> received_;  // per step: 1 once its message has started to arrive
   std::vector<PeerProgress> peers_;
-  std::vector<std::uint32_t> local_;  // steps without links or window that wait for no other step
+  std::vector<std::uint32_t> local_;  // steps that wait for no other and use no link or window
   std::vector<std::uint32_t> early_;  // steps taken from local_ whose input has not arrived
   RunningMemory memory_;
   std::vector<std::byte> scratch_;

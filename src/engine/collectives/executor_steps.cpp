@@ -1,4 +1,5 @@
-// The parts of Executor that run the steps of the node's window and the steps of compressed sums.
+// The parts of Executor for steps that use the node's window (shared memory) and for steps of
+// compressed sums.
 #include <fmt/format.h>
 
 #include <cstring>

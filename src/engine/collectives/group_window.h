@@ -28,7 +28,7 @@ namespace mccl::engine {
 inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 
 /// A rank's offer: how many bytes a call may publish, and, for the rank's neighbours, the location
-/// of the window in the rank's arena.
+/// of the window in the rank's arena (node/arena.h).
 struct WindowOffer {
   std::uint64_t call_bytes = 0;
   node::RangePlace place;

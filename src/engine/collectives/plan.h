@@ -27,7 +27,7 @@ struct Plan {
   std::vector<PeerPlan> peers;
   /// Local steps (copies, folds) that wait for no other step.
   std::vector<std::uint32_t> first_local;
-  std::vector<std::uint32_t> window;  ///< Steps that use the node's window, in order.
+  std::vector<std::uint32_t> window;  ///< Steps that use the node's shared window, in order.
 };
 
 /// Caches the plans of recent problems (collective, sizes and root). Used under the engine's

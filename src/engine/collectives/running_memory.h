@@ -14,8 +14,8 @@ namespace mccl::engine {
 /// progress lock.
 class RunningMemory {
  public:
-  /// Starts to track `task` if it has a conveyor. Otherwise the whole input is available, and
-  /// nothing is tracked.
+  /// Starts to track `task` if it has a Conveyor (calls/request.h). Otherwise the whole input is
+  /// available, and nothing is tracked.
   void begin(const Task& task, const schedule::Schedule& schedule);
   void end() { conveyor_ = nullptr; }
 

@@ -42,14 +42,14 @@ class WriteChoice {
   /// have delayed them.
   static constexpr std::size_t kOutliers = 3;
   static constexpr std::chrono::milliseconds kBetweenTrials{50};
-  /// The next trial starts early after kSlowWrites writes in a row that took more than kSlow times
-  /// as long as in the last trial.
+  /// After kSlowWrites writes in a row that each took more than kSlow times the mean of the last
+  /// trial, the next trial starts before kBetweenTrials, but not before kLeastBetweenTrials.
   static constexpr int kSlowWrites = 4;
   static constexpr double kSlow = 2;
   static constexpr std::chrono::milliseconds kLeastBetweenTrials{5};
   /// Data is written past the cache if a write through the cache takes more than kWorthwhile times
-  /// as long. The factor is well above 1, because neighbours must read data written past the cache
-  /// from memory, which takes longer.
+  /// as long as one past it. The factor is well above 1, because neighbours must read data written
+  /// past the cache from memory, which takes longer.
   static constexpr double kWorthwhile = 2.5;
 
   /// `fresh_bytes` is the size of the window. The first trial starts after that many bytes have
