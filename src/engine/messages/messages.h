@@ -7,9 +7,9 @@
 // receives can make one message block another.
 //
 // Receives match eager messages and requests in the order in which these frames arrive, so both are
-// sent on the first rail, like grants and credit. All these frames are sent before pieces, which
-// may use any rail. Pieces are small, so that no frame waits long behind a piece. The pieces of
-// several messages to one peer are sent in turn.
+// sent on the first rail (parallel link), like grants and credit. All these frames are sent before
+// pieces, which may use any rail. Pieces are small, so that no frame waits long behind a piece. The
+// pieces of several messages to one peer are sent in turn.
 //
 // A rank whose frames wait for space in a link also reads from every peer. Otherwise two ranks that
 // both send before they receive would wait forever for space in each other's links. A rank without
@@ -57,7 +57,7 @@ inline constexpr std::size_t kEagerCredit = 4 << 20;
 /// messages is limited too. They cover the memory that a receiver needs for the record of one
 /// message.
 inline constexpr std::size_t kEagerOverhead = 256;
-/// Bytes that one pass may move to a peer, or from a lane, before the engine does other work.
+/// Bytes that one advance() may move to a peer, or from a lane, before the engine does other work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
@@ -91,15 +91,15 @@ class Messages {
   // Operation.
 
   /// Sends a small message if no other frame to the peer is pending, the credit suffices, and the
-  /// link is connected. `not_yet`: the link has not accepted the whole message. Call go_on_with()
-  /// next; the driver then sends the rest.
+  /// link is connected; otherwise returns `no`. `not_yet`: the link has not accepted the whole
+  /// message. Call go_on_with() next; the driver then sends the rest.
   AtOnce send_at_once(Task& task);
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
   /// True if the task may receive the next message from its peer without post_receive().
   bool may_receive_at_once(const Task& task);
   /// Receives the message for which may_receive_at_once() returned true. `not_yet`: the message has
   /// not arrived in full; call this again, with no other call in between. `no`: another message
-  /// arrived first. Throws what advance() throws.
+  /// arrived first, or this one does not fit into the link's memory. Throws what advance() throws.
   AtOnce receive_at_once(Task& task);
 
   void post_send(std::shared_ptr<Operation> operation);
@@ -114,7 +114,8 @@ class Messages {
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
 
   /// Does all work that is possible now. Returns false if no message made progress. Throws
-  /// MismatchError, MemberGone, CorruptionError.
+  /// MismatchError if a message does not fit its receive, MemberGone (see above), and
+  /// CorruptionError for invalid data.
   bool advance();
   /// True if the last advance() left frames that wait for space in a link.
   bool blocked() const { return blocked_; }
@@ -123,13 +124,14 @@ class Messages {
   /// `ask` again for the same number.
   template <typename Ask>
   void ask_for_room(Clock::time_point now, const Ask& ask);
-  /// Removes and returns the operations finished since the last call, including those of a pass
-  /// that threw.
+  /// Removes and returns the operations finished since the last call, including those that
+  /// advance() finished before it threw.
   OperationList take_finished() { return std::exchange(finished_, {}); }
 
   void watch(Sleep& sleep);
 
-  /// Returns a receive from any source that no message has matched yet. Null if there is none.
+  /// Returns a receive that accepts any source and has not matched a message yet; null if there is
+  /// none.
   Operation* posted_for_any();
   /// Returns an operation whose deadline has passed, or null.
   Operation* find_late(Clock::time_point now);
