@@ -181,7 +181,7 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
 }
 
 /// The destructor runs on the progress thread if a callback there drops the last reference to the
-/// engine. A thread cannot join itself, so that thread is detached.
+/// engine. A thread cannot join itself, so the progress thread is then detached.
 Engine::~Engine() {
   shutdown();
   if (!thread_.joinable()) return;

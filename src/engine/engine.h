@@ -76,7 +76,9 @@ struct EngineOptions {
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
  public:
   /// Creates this process's engine and connects it to all other ranks. Blocks until they are
-  /// connected. Throws InvalidArgument, TimeoutError, PeerError, MismatchError.
+  /// connected. Throws InvalidArgument for invalid options, TimeoutError if a rank does not arrive
+  /// in time, PeerError if a rank fails meanwhile, and MismatchError if the ranks' sizes or
+  /// settings differ.
   static std::shared_ptr<Engine> create(EngineOptions options);
   ~Engine() override;
   Engine(const Engine&) = delete;

@@ -68,7 +68,7 @@ std::shared_ptr<GroupState> Engine::make_group(const std::string& name,
   schedule::Facts facts = facts_;
   facts.nodes = nodes_of(members);
   facts.cables = cables_of(ranks);
-  // The number makes the identity differ from the identities of earlier groups of the same name and
+  // `number` makes the group's ID differ from the IDs of earlier groups of the same name and
   // members, which other ranks may not have destroyed yet.
   const std::string identity = fmt::format("{}\n{}\n", name, fmt::join(ranks, " "));
   std::uint32_t number = 0;

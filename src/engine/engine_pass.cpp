@@ -103,8 +103,8 @@ void Engine::hear_and_connect(Clock::time_point now) {
     peers_.give_up(peer, reason);
     log_.warn("rank {} is considered dead: {}", peer, reason);
     lose(peer, reason, transport::Loss::silence);
-    // The peer may be alive, but it can no longer reach the other ranks, so all its groups must
-    // fail.
+    // The peer may be alive, but it can no longer reach the other ranks, so all groups that contain
+    // the peer must fail.
     groups_.fail_without(peer, reason, false);
   }
   peers_.flush();

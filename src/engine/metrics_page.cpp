@@ -19,7 +19,7 @@ class Families {
  public:
   explicit Families(int rank) : rank_(std::to_string(rank)) {}
 
-  /// Begins a metric family. The names of counters end with _total.
+  /// Begins a metric family. The name of a counter must end with _total.
   Families& family(const std::string& name, MetricType type, const std::string& help) {
     all_.push_back({"mccl_" + name, help, type, {}});
     return *this;

@@ -19,7 +19,7 @@ using transport::tcp::Socket;
 constexpr int kLastPort = 65535;
 /// Time that a client may take to send its request and to read the answer.
 constexpr std::chrono::seconds kScrapePatience{2};
-/// Pause after a connection that failed, in milliseconds.
+/// Pause after a connection could not be accepted, in milliseconds.
 constexpr int kPauseAfterError = 100;
 
 Address address_of(const std::string& host, int port) {

@@ -28,7 +28,7 @@ namespace {
 constexpr int kBacklog = 16;
 /// Time that a client may take to send its request, or to read the answer.
 constexpr std::chrono::seconds kPatience{2};
-/// Pause after a connection that failed, in milliseconds.
+/// Pause after a client could not be accepted or answered, in milliseconds.
 constexpr int kAfterError = 100;
 
 /// Sends the whole text. Throws Error if the connection fails or this takes longer than kPatience.

@@ -30,9 +30,9 @@ class StatusServer {
     std::function<std::string()> others = {};  ///< The statuses of the other ranks.
   };
 
-  /// If the socket or the thread cannot be created, for example because the folder belongs to
-  /// another user, logs the reason and goes on without the socket or thread. `recorder` and `log`
-  /// must outlive this object.
+  /// If the socket or the thread cannot be created, for example because node::status_folder()
+  /// belongs to another user, logs the reason and goes on without the socket or thread. `recorder`
+  /// and `log` must outlive this object.
   StatusServer(const Config& config, const FlightRecorder& recorder, const Log& log,
                Sources sources);
   /// Ends the thread, after it has written a record that write_record() requested.

@@ -59,7 +59,7 @@ void on_signal(int) {
 }
 
 /// Runs at exit. The program may be exiting because of errors that the shutdown after SIGTERM has
-/// caused. In that case, waits until the signal ends the process.
+/// caused. In that case, waits until the signal ends the process, for at most twice kPatience.
 void wait_for_the_end() {
   if (!ending.load() || listener.load() != ::getpid()) return;
   for (int left = 2 * static_cast<int>(kPatience.count()); left > 0; --left) ::sleep(1);

@@ -1,5 +1,5 @@
 // One rank's description of a call. It suffices to decide whether two ranks make the same call, and
-// to describe the call in messages.
+// to describe the call in error messages.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct Call {
   std::uint64_t count = 0;
   /// Number of the collective in its group, from 1; 0 for a point-to-point message.
   std::uint64_t sequence = 0;
-  /// Point to point only: the other rank, and the tag of the message.
+  /// Point to point only: the other rank (-1: any sender), and the tag of the message.
   std::int32_t peer = -1;
   std::uint32_t tag = 0;
   /// How the elements are divided among the ranks: hash_of() of the counts of all ranks, or
@@ -59,7 +59,8 @@ inline constexpr std::uint64_t kOwnCounts = 1;
 /// equal, because such a call does the same as a call without counts, whose Call::counts_hash is 0.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
-/// Text for messages: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7, 1000 f32)".
+/// Text for error messages and logs: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7,
+/// 1000 f32)".
 std::string describe(const Call& call);
 /// Describes a `call` that differs from `expected`. Returns describe(call). If describe() returns
 /// the same text for both calls, adds that the counts per rank differ.

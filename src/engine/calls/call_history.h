@@ -1,5 +1,5 @@
-// The last collectives that this rank has called in a group. They are compared with the calls of
-// peers that have the same sequence numbers.
+// The last collectives that this rank has called in a group. Each is compared with the peers' calls
+// of the same sequence number.
 #pragma once
 
 #include <array>

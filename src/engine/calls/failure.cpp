@@ -38,8 +38,9 @@ std::exception_ptr caught_bad_alloc() {
 
 /// The error with which calls end if there is no memory for an error with a text. It is created at
 /// load time, and all calls share it, because the C++ runtime's emergency memory could not hold an
-/// exception for each call. It is thrown and caught because make_exception_ptr() needs the vtable
-/// of bad_alloc, which is not among the symbols that macOS provides (cmake/macos/libc++.symbols).
+/// exception for each call. The error is made by throw and catch, because make_exception_ptr()
+/// needs the vtable of bad_alloc, which is not among the symbols that macOS provides
+/// (cmake/macos/libc++.symbols).
 const std::exception_ptr kWithoutWords = caught_bad_alloc();
 
 std::string_view advice_for(FailureKind kind) {

@@ -37,7 +37,7 @@ class CallDriver {
 /// more.
 Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseconds timeout);
 
-/// Data for the call's flight record that the request does not contain.
+/// The data that the call's flight record needs and the request does not contain.
 struct FlightNote {
   std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's flight record.
   std::uint64_t message = 0;                     ///< See MessageProgress::number.
@@ -46,7 +46,7 @@ struct FlightNote {
   std::uint8_t algorithm = 0;                    ///< Index of the algorithm in the flight recorder.
 };
 
-/// A request that the engine carries out, and the time and the bytes that it has taken so far.
+/// A request that the engine carries out, with the time spent and the bytes moved so far.
 struct Task : Request {
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the caller does not want the compression error.

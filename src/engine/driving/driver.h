@@ -88,13 +88,14 @@ class Driver {
   /// Acquires the progress lock for a thread that makes or awaits a call. If the progress thread
   /// holds the lock, waits for it, at most for the time `longest`. Meanwhile the progress thread
   /// releases the lock as soon as no call makes progress. Returns without the lock after that time,
-  /// or if another caller drives.
+  /// if another caller drives, or if a thread is in make_way().
   std::unique_lock<std::mutex> lock_for_caller(std::chrono::microseconds longest);
   /// Drives calls until `work` is done or `deadline` has passed. If another thread already drives,
   /// only sleeps until one of the two happens.
   void help(detail::WorkState& work, Clock::time_point deadline);
-  /// Drives until `work` is done, or, if `work` is null, until no call makes progress. Returns
-  /// without the lock if another thread took it while callbacks ran.
+  /// Drives until `work` is done or, if `work` is null, until no call makes progress. Stops earlier
+  /// at `deadline`, after stop(), or for a thread in make_way(). Returns without the lock if
+  /// another thread took it while callbacks ran.
   void drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,
              Clock::time_point deadline);
   /// Called by the progress thread. Drives until no call makes progress. Then fills `sleep` with

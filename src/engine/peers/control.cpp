@@ -27,7 +27,7 @@ struct ControlLayout {
   std::uint16_t reason_bytes;
   std::uint64_t group;
   std::array<char, transport::kMostNameBytes> transport;  // padded with zeros
-  std::int32_t seen_by;  // rank that detected the failure; negative: see Failure::seen_by
+  std::int32_t seen_by;  // rank that detected the failure; negative if the reason names it
   std::uint32_t unused;  // always 0
   CallCode call;
 

@@ -70,7 +70,8 @@ struct ControlMessage {
 };
 
 /// Returns the encoded message; its header contains the lengths of the blob and the reason. Reasons
-/// longer than 2 KiB are truncated. Throws InvalidArgument if the blob is too long.
+/// longer than 2 KiB are truncated. Throws InvalidArgument if the blob is longer than
+/// transport::kMostBlobBytes.
 std::vector<std::byte> encode(const ControlMessage& message);
 
 struct DecodedControl {
@@ -85,12 +86,12 @@ std::optional<DecodedControl> decode_control(std::span<const std::byte> bytes);
 class ControlConnection {
  public:
   /// Maximum number of bytes queued for a peer that does not read; beyond this, the connection
-  /// fails. The limit suffices for messages about a hundred thousand groups, because a correct peer
-  /// may be stopped for a while.
+  /// fails. A correct peer may be stopped for a while, so the limit is high: messages about a
+  /// hundred thousand groups fit.
   static constexpr std::size_t kMostUnsentBytes = std::size_t{32} << 20;
 
   /// Reserves memory for queued bytes, so that send() allocates memory only if earlier messages are
-  /// still queued. Throws std::bad_alloc.
+  /// still queued. Throws std::bad_alloc if there is none.
   explicit ControlConnection(std::unique_ptr<transport::Link> link);
 
   /// Writes as much of the message as the link takes, and queues the rest. Returns an empty text on

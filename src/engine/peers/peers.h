@@ -47,7 +47,7 @@ class Peers {
   void flush() noexcept;
   /// Sends goodbye to every peer and closes all connections.
   void leave() noexcept;
-  /// Treats the peer as lost, and sends it the reason in case it can still receive it.
+  /// Treats the peer as lost. First sends the peer the reason, in case the peer is still alive.
   void give_up(WorldRank rank, const std::string& reason);
 
   using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
