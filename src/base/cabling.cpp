@@ -39,7 +39,7 @@ Cabling::Cabling(int size, std::vector<Cable> cables) : size_(size), cables_(std
 }
 
 bool Cabling::shares_an_end() const {
-  // The first peer found at each address, keyed by the rank that has the address and the address.
+  // The first peer found at each address of each rank, keyed by rank and address.
   std::map<std::pair<int, std::string>, int> others;
   const auto leads_elsewhere = [&](int rank, const std::string& at, int other) {
     return !at.empty() && others.emplace(std::pair(rank, at), other).first->second != other;

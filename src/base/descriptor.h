@@ -12,7 +12,7 @@ namespace mccl {
 /// Returns a negative descriptor unchanged, and keeps errno.
 int own_descriptor(int descriptor) noexcept;
 
-/// Owns a descriptor and closes it.
+/// Owns a descriptor, which the destructor closes.
 class Descriptor {
  public:
   Descriptor() = default;

@@ -7,9 +7,9 @@
 
 namespace mccl {
 
-/// Keeps `thing` alive until the process ends. Thread-safe. Throws std::bad_alloc. In a destructor,
-/// that exception ends the process, which is better than letting a device write into reused memory.
-/// Debuggers and leak checkers find the objects through `first`.
+/// Keeps `thing` alive until the process ends. Thread-safe. Throws std::bad_alloc if there is no
+/// memory. In a destructor, that exception ends the process, which is better than letting a device
+/// write into reused memory. Debuggers and leak checkers find the objects through `first`.
 template <typename T>
 void keep_for_ever(T thing) {
   struct Kept {

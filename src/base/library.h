@@ -30,7 +30,7 @@ class SharedLibrary {
   /// `global` makes the symbols of this library visible to libraries that are loaded later.
   enum class Symbols { local, global };
 
-  /// Loads the first of `names` that the system has. Throws LoadError.
+  /// Loads the first of `names` that can be loaded. Throws LoadError if none can.
   explicit SharedLibrary(std::initializer_list<std::string> names,
                          Symbols symbols = Symbols::local);
   /// True if the process has already loaded the library of this file name.

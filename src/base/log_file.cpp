@@ -33,7 +33,8 @@ class LogFiles {
   LogFiles() { hold_while_forking<mutex_of_log_files>(); }
 
   /// Returns the sink of a file that only this process writes to. In a child of a fork, appends the
-  /// process ID to the name of a file that its parent had open. Throws spdlog::spdlog_ex.
+  /// process ID to the name of a file that its parent had open. Throws spdlog::spdlog_ex if the
+  /// file cannot be opened.
   spdlog::sink_ptr open(std::string path, std::size_t limit) {
     const std::lock_guard lock(mutex_of_log_files());
     const pid_t process = ::getpid();

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kShortestLine = 64;
 
-/// Returns the cache line size that the system reports; 0 if it reports none, as some ARM machines
-/// with Linux do.
+/// Returns the cache line size that the system reports; 0 if it reports none, as on some ARM
+/// machines with Linux.
 std::size_t line_said() {
 #ifdef __APPLE__
   std::size_t bytes = 0;

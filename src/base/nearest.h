@@ -25,8 +25,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::optional<std::string_view> nearest_of(std::string_view name,
                                            std::span<const std::string_view> candidates);
 
-/// Text for a message: `did you mean ring? The choices are ring, chain`, or only the list of
-/// candidates.
+/// Text for a message: `did you mean ring? The choices are ring, chain`, or only the list if no
+/// candidate is near.
 std::string choices_near(std::string_view name, std::span<const std::string_view> candidates);
 
 }  // namespace mccl

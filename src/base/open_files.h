@@ -20,14 +20,14 @@ std::size_t open_files_limit();
 std::size_t open_files();
 
 /// If the errno means that no more files can be opened, returns advice for a message: " (this
-/// process may have 1024; raise the limit with ulimit -n)". Otherwise returns empty text.
+/// process may open 1024; raise the limit with ulimit -n)". Otherwise returns empty text.
 std::string open_files_advice(int error);
 
 /// True if the errno means that no more files can be opened.
 bool lacks_files(int error);
 
 /// Returns the text of an error message: "rank 1 has no file descriptors left: too many open files
-/// (this process may have 1024; ...)".
+/// (this process may open 1024; ...)".
 std::string without_files(int rank, int error);
 
 /// Time for which a rank without a free descriptor waits for a descriptor to be closed, before it

@@ -151,7 +151,7 @@ LauncherFinding ask_mpich(const Environment& environment, bool has_root) {
   return found_by(reader, placement, "MPICH");
 }
 
-/// Reads the variables of a job step, which srun starts. Finds nothing without a step, because the
+/// Reads the variables of a job step, which srun starts. Finds nothing outside a step, because the
 /// script of a batch job is not a rank.
 LauncherFinding ask_slurm(const Environment& environment, bool has_root) {
   Reader reader(environment, "Slurm");

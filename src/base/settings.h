@@ -47,7 +47,8 @@ std::span<const Setting> setting_table();
 const Setting& find_setting(std::string_view name);
 
 /// Checks `text` and stores its value. `label` names the source of the text in error messages, such
-/// as a variable, or a file and a key in it. Throws InvalidArgument.
+/// as a variable, or a file and a key in it. Throws InvalidArgument if the text is not a valid
+/// value.
 void assign(Config& config, const Setting& setting, std::string_view text, std::string_view label);
 
 /// Throws InvalidArgument if the text of a secret is empty, which is usually a mistake in a script.
