@@ -50,8 +50,8 @@ bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] int
   return true;
 }
 
-/// Returns the size in bytes of a file received from a peer. Throws Error if the file was not made
-/// by make_memory_file().
+/// Returns the size in bytes of a file received from a peer. On Linux, throws Error if the file can
+/// shrink; make_memory_file() makes files that cannot.
 std::size_t size_of_memory_file(const Descriptor& file) {
   struct stat status = {};
   if (::fstat(file.get(), &status) != 0) fail("inspect the memory of a peer");

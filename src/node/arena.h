@@ -32,7 +32,7 @@ class Mapping {
 
   /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). The system maps each
   /// page at its first access, which delays a call less than mapping all pages at once. Throws
-  /// Error.
+  /// Error if the system refuses.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
   /// Maps the same bytes at two consecutive places, so that an access past the end continues at the
   /// beginning.
@@ -49,7 +49,8 @@ class Mapping {
 };
 
 /// Makes a file of `bytes` bytes, without allocating memory for it yet. The file can never shrink,
-/// because an access to mapped memory past the end of a file raises SIGBUS. Throws Error.
+/// because an access to mapped memory past the end of a file raises SIGBUS. Throws Error if the
+/// file cannot be made.
 Descriptor make_memory_file(std::size_t bytes);
 
 /// Distance in bytes between data that different processes write, to avoid false sharing.

@@ -10,7 +10,8 @@
 
 namespace mccl::node {
 
-/// A rank with which this rank shares memory: each of the two has mapped the other's arena.
+/// A rank with which this rank shares memory: each of the two has mapped the other's arena
+/// (arena.h).
 struct Neighbour {
   PeerArena arena;
   Descriptor bell_pipe;

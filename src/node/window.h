@@ -93,9 +93,9 @@ inline std::size_t window_bytes(std::size_t call_bytes, std::size_t line = line_
   return WindowFront::bytes(line) + 2 * call_bytes;
 }
 
-/// Assigns to each call a place, which is a range of blocks in the row. The number of blocks in a
-/// place is a power of two, and a place starts at a multiple of its size. A call's place therefore
-/// never overlaps that of the previous call.
+/// Assigns to each call a place: a range of blocks in a rank's row of blocks (see above). The
+/// number of blocks in a place is a power of two, and a place starts at a multiple of its size. A
+/// call's place therefore never overlaps that of the previous call.
 class BlockRow {
  public:
   static constexpr std::size_t kBlockBytes = WindowFront::kBlockBytes;
@@ -143,8 +143,8 @@ class Window {
   /// Begins a call in which this rank arrives `arrivals` times and publishes at most `published`
   /// bytes at a time.
   void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint);
-  /// Opens the call's memory for writing, once all neighbours have finished reading its previous
-  /// content. Returns true if the memory is open.
+  /// Opens the call's memory for writing, once all neighbours have finished reading the memory's
+  /// previous content. Returns true if the memory is open.
   bool open();
   bool is_open() const { return open_ && stray_ < 0; }
   /// Rank of a neighbour whose arrival open() still waits for; -1 if there is none.
@@ -185,7 +185,8 @@ class Window {
     std::span<const std::byte, kLabelBytes> ours;
     bool is_over;  ///< True if this call precedes the current call.
   };
-  /// Requires that `rank` is strayed(), or has arrived in this call with a different fingerprint.
+  /// Requires that strayed() returns `rank`, or that `rank` has arrived in this call with a
+  /// different fingerprint.
   Divergence divergence_of(int rank) const;
 
  private:
