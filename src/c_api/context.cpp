@@ -29,7 +29,7 @@ mccl::Config settings_of(const char* call, const mccl_config* config) {
   return checked(call, "config", config).value;
 }
 
-/// Time limit of the calls of groups for which the program sets no limit.
+/// Default time limit of a group's calls, used if the program sets none for the group.
 std::chrono::milliseconds timeout_of(const mccl::Context& context) {
   return mccl::milliseconds_of(context.config().timeout);
 }

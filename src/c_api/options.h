@@ -16,8 +16,8 @@ namespace mccl::c_api {
 
 /// Copies a caller's struct, whose first word is its size in bytes. The caller may use an older or
 /// newer header: fields that the caller's struct lacks become zero. Throws InvalidArgument if a
-/// field that this library does not know is not zero, or if the size is below `first_size`, the
-/// size of the first version of the struct.
+/// field that this library does not know is not zero, or if the size is above 4096 or below
+/// `first_size`, the size of the first version of the struct.
 void read_struct(const char* call, const void* from, std::size_t first_size, void* into,
                  std::size_t size);
 
@@ -53,7 +53,7 @@ DType dtype_of(const char* call, mccl_dtype dtype);
 ReduceOp reduction_of(const char* call, mccl_reduce_op op, const double* factor);
 
 /// Converts a time limit of the C interface: 0 means `by_default`. A negative number means no
-/// limit, for which the C++ interface uses 0.
+/// limit, for which the C++ interface uses 0. Limits longer than a year become a year.
 std::chrono::milliseconds limit_of(std::int64_t timeout_ms, std::chrono::milliseconds by_default);
 
 /// Numbers of elements, one for each rank of the group, and their sum.
