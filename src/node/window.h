@@ -50,7 +50,7 @@ struct alignas(64) CallHead {
 };
 static_assert(sizeof(CallHead) == 64);
 
-/// The trail's record of one call.
+/// The record of one call in the trail (see above).
 struct alignas(64) CallTrace {
   std::uint64_t fingerprint = 0;
   std::byte label[kLabelBytes];
