@@ -28,8 +28,8 @@ struct Call {
   /// Point to point only: the other rank (-1: any sender), and the tag of the message.
   std::int32_t peer = -1;
   std::uint32_t tag = 0;
-  /// How the elements are divided among the ranks: hash_of() of the counts of all ranks, or
-  /// kOwnCounts if each rank knows only its own counts.
+  /// How the elements are divided among the ranks: hash_of() of the counts of all ranks (0 without
+  /// counts), or kOwnCounts if each rank knows only its own counts.
   std::uint64_t counts_hash = 0;
   /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};

@@ -23,7 +23,7 @@ struct Membership {
   const GroupRank rank;  ///< This process's rank in the group.
 
   int size() const { return static_cast<int>(members.size()); }
-  /// Returns the rank in the group of a rank in the job; invalid if that rank is not a member.
+  /// Converts a member's rank in the job to its rank in the group; invalid if `world` is no member.
   GroupRank rank_of(WorldRank world) const;
   /// Returns a text such as "rank 1", followed by the member's rank in the job if that differs.
   std::string name_of(GroupRank member) const;

@@ -18,8 +18,8 @@ using schedule::Space;
 using schedule::Step;
 using schedule::StepKind;
 
-/// Approximate limit of the bytes that one call of advance() sends to a peer, or receives on a
-/// lane. Moving them takes some milliseconds.
+/// Approximate limit of the bytes that one call of advance() sends to a peer, or receives on a lane
+/// (link). Moving them takes some milliseconds.
 constexpr std::uint64_t kTurnBytes = std::uint64_t{16} << 20;
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace mccl::engine {
 namespace {
 
 /// Time for which the driver spins without yielding its core. After this time, it yields the core
-/// between passes, so that a rank that it waits for can run there.
+/// between two calls of pass(), so that a rank that it waits for can run there.
 constexpr std::chrono::microseconds kPause{3};
 constexpr std::chrono::milliseconds kNapWithoutMemory{5};
 /// Number of attempts to take the progress lock between two readings of the clock.

@@ -88,7 +88,8 @@ class Agreement {
   std::vector<Standings> decisions_;              ///< Indexed by round - 1.
 };
 
-/// The state behind a call of Group::shrink(). Completes once the members have agreed.
+/// The state behind a call of Group::shrink(). Completes once the members have agreed on the
+/// survivors.
 class SurvivorSearch final : public detail::WorkState {
  public:
   SurvivorSearch(std::shared_ptr<CallDriver> driver, std::string group)

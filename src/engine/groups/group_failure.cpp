@@ -142,7 +142,7 @@ void GroupState::release_window() noexcept {
       if (neighbour) neighbour->arena.let_go_of(place);
     } catch (const CorruptionError&) {
       // The range was valid when the peer offered it, so the peer has damaged its arena (shared
-      // memory) since. The range stays in use, and the peer cannot reuse its memory.
+      // memory) since then. The range stays in use, and the peer cannot reuse its memory.
     }
   });
 }

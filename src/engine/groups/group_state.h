@@ -59,7 +59,7 @@ struct Surroundings {
   /// True if data to some ranks passes through other ranks, which relay it. A rank that failed may
   /// then have been a relay.
   bool along_cables;
-  /// Makes the driver's next pass check the control connections.
+  /// Makes the driver check the control connections in its next pass (Driven::pass()).
   const std::function<void()> look_beside_soon;
   /// True if the driving thread is a caller that waits for its call.
   const std::function<bool()> caller_drives;
@@ -103,7 +103,7 @@ class GroupState {
   /// Valid once failed() returns true; constant from then on.
   const Failure& failure() const { return failure_; }
   /// Marks the group failed. Does nothing and returns false if the group has already failed.
-  /// Pending calls end in the engine's next pass.
+  /// Pending calls end in the driver's next pass (Driven::pass()).
   bool mark_failed(Failure failure) noexcept;
   /// Registers a callback that runs once, on any thread, when the group fails. The callback must
   /// return soon and not throw. A group with a callback fails as soon as a member dies, even while
@@ -195,8 +195,8 @@ class GroupState {
   /// their last calls.
   void watch_time(Clock::time_point now);
   /// Releases memory kept for later calls if the group has made no call for some seconds. If the
-  /// group has a carrier, also sends the last call to the next member, which compares it with its
-  /// own. Called at every heartbeat.
+  /// group has a carrier, also sends the last call to the next member, which compares that call
+  /// with its own. Called at every heartbeat.
   void release_idle(Clock::time_point now);
   /// Fails the group if a member has acknowledged none of its data for the time heart.silence(),
   /// but other messages from that member still arrive. Called at every heartbeat.

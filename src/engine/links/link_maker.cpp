@@ -29,8 +29,8 @@ LinkMaker::Place LinkMaker::next(WorldRank peer, Place from) const {
   return from;
 }
 
-/// Returns the number of rails to the peer. It is that of the first transport that reaches the
-/// peer, even for links that another transport makes.
+/// Returns the number of rails (parallel links) to the peer. It is that of the first transport that
+/// reaches the peer, even for links that another transport makes.
 int LinkMaker::rails(WorldRank peer) const {
   const Place first = next(peer, 0);
   return first < transports_.size() ? transports_[first]->rails(peer) : 1;

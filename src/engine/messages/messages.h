@@ -57,7 +57,8 @@ inline constexpr std::size_t kEagerCredit = 4 << 20;
 /// messages is limited too. They cover the memory that a receiver needs for the record of one
 /// message.
 inline constexpr std::size_t kEagerOverhead = 256;
-/// Bytes that one advance() may move to a peer, or from a lane, before the engine does other work.
+/// Bytes that one advance() may move to a peer, or from a lane (link), before the engine does other
+/// work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
 /// Bytes counted towards kPassBytes for each frame in addition to its payload.
 inline constexpr std::size_t kFrameCost = 2 << 10;
@@ -188,10 +189,9 @@ class Messages {
     /// Granted sends with pieces whose sending has not begun. The next piece to be sent belongs to
     /// the first of these sends.
     std::list<Operation*> granted;
-    // Both maps are keyed by message number.
-    /// Sends that wait for the receiver's grant.
+    /// Sends that wait for the receiver's grant, by message number.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;
-    /// Granted receives whose pieces have not all arrived.
+    /// Granted receives whose pieces have not all arrived, by message number.
     std::unordered_map<std::uint64_t, Operation*> incoming;
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
     std::size_t writing = 0;           ///< Number of lanes that are sending a frame.

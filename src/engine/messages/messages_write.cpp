@@ -1,4 +1,5 @@
-// The part of Messages that writes frames. It decides which frame is sent next, and on which lane.
+// The part of Messages that writes frames. It decides which frame is sent next, and on which lane
+// (link).
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Sends this process's heartbeats and observes those of its peers. Neighbours read each other's
-// heartbeat counters in the memory that they share; other peers send each other control messages.
+// Sends this process's heartbeats and observes those of its peers. Neighbours (ranks of one node)
+// read each other's heartbeat counters in the memory that they share; other peers send each other
+// control messages.
 #pragma once
 
 #include <cstdint>
