@@ -70,7 +70,7 @@ struct EngineOptions {
   std::shared_ptr<rendezvous::Wiring> wiring = nullptr;  ///< See ContextOptions; may be null.
   /// RDMA verbs. If null, the verbs library of this machine is loaded.
   std::shared_ptr<transport::rdma::Verbs> verbs = nullptr;
-  bool has_gpus = false;  ///< True if this rank has GPUs.
+  bool has_gpus = false;
 };
 
 class Engine : public CallDriver, private Driven, public std::enable_shared_from_this<Engine> {
@@ -179,8 +179,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// Queues calls of one group together, in order.
   void submit(std::span<const std::shared_ptr<Operation>> operations);
 
-  /// Drives calls until `work` is done or `deadline` has passed. If another thread already drives,
-  /// only sleeps until one of the two happens.
+  /// See Driver::help().
   void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);

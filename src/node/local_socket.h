@@ -15,7 +15,7 @@
 namespace mccl::node {
 
 /// The folder of the sockets through which the ranks of this user report their status: mccl in
-/// /run/user/UID if the system provides that folder, else /tmp/mccl-UID.
+/// `/run/user/UID` if the system provides that folder, else /tmp/mccl-UID.
 std::string status_folder();
 /// Creates status_folder() if necessary, and returns its path. Throws Error if that fails, or if
 /// other users can enter the folder.

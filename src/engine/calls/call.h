@@ -88,7 +88,6 @@ CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);
 
-/// Returns a 64-bit hash of the call.
 std::uint64_t fingerprint_of(const Call& call);
 
 }  // namespace mccl::engine

@@ -43,7 +43,6 @@ class Lane {
     return std::move(link_);
   }
 
-  /// Group rank of the member that the link leads to.
   GroupRank peer() const { return peer_; }
   /// Returns how long data sent on this link has been unacknowledged while other messages from the
   /// peer still arrived. Called at every heartbeat; `heard` is true if a message from the peer has

@@ -270,8 +270,6 @@ void LinkMaker::cancel(WorldRank peer, const LinkKey& key) {
   making_.erase(found);
 }
 
-/// Cancels the links of the group that are being made, and sends `closed` to their peers, which
-/// would otherwise wait for these links.
 void LinkMaker::forget(std::uint64_t group) {
   std::erase_if(awaited_, [group](const auto& each) { return each.second.group == group; });
   std::erase_if(declined_ahead_,

@@ -79,7 +79,8 @@ class LinkMaker {
   void hear(WorldRank peer, Channels& channels, const ControlMessage& message);
   /// Refuses a peer's offer of a link for a group that does not exist on this rank.
   void refuse(WorldRank peer, const ControlMessage& message);
-  /// Cancels the links of the group that are still being made.
+  /// Cancels the links of the group that are still being made, and sends `closed` to their peers,
+  /// which would otherwise wait for these links.
   void forget(std::uint64_t group);
 
   /// Called repeatedly while nothing arrives from the peer; see Transport::suspect().

@@ -110,7 +110,6 @@ class Heartbeats : private Liveness {
   using Liveness::hears;
   using Liveness::next_beat;
 
-  /// The silence after which a peer is given up.
   Clock::duration silence() const { return silence_; }
   struct Silent {
     WorldRank peer;
