@@ -17,16 +17,16 @@ using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::Socket;
 
-/// Time after which an address without a connection is ruled out, once its rank is known to run.
+/// Time after which a rank that is known to run has its addresses without a connection ruled out.
 /// Also the longest time that rank 0 waits until both ends of a cable have reported the cable.
 constexpr Clock::duration kPatience = 1s;
 /// Minimum interval between reports to the neighbours about cables. Changes in this interval are
-/// reported together, because many trunks are established at the same time.
+/// reported together, because many cables are found at the same time.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// Pause between the end of a trunk and the next dial of its address. Without the pause, a
-/// restarted rank would dial continuously, because ranks that have already agreed close its
-/// connections immediately. The pause is shorter than kPatience, so that an address is tried again
-/// before it is ruled out.
+/// Pause between the end of a trunk (connection along a cable) and the next dial of its address.
+/// Without the pause, a restarted rank would dial continuously, because ranks that have already
+/// agreed close its connections immediately. The pause is shorter than kPatience, so that an
+/// address is tried again before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
 /// Maximum time to wait until all neighbours confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
@@ -117,8 +117,8 @@ void Discovery::advance_trunks(Clock::time_point now) {
       open = trunk->advance(now, news);
       for (const CableNews& each : news) take(each, *trunk, now);
     } catch (const Error& error) {
-      // Keep the trunk for one more pass, because misbehaves() may queue a report of the fault for
-      // the trunk's peer.
+      // Keep the trunk until the next call of this function, because misbehaves() may queue a
+      // report of the fault for the trunk's peer.
       open = !trunk->given_up;
       misbehaves(*trunk, error.what(), now);
       trunk->given_up = true;
@@ -158,9 +158,9 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_spread_at_ || all_know ? link_state_.fault() : "";
 }
 
-/// Called when a trunk ends before the ranks agree. Dials its address again, because the rank there
-/// may be restarted, or the cable plugged in again. If the trunk was the last one to that rank, the
-/// rank no longer counts as known to run.
+/// Called when a trunk (connection along a cable) ends before the ranks agree. Dials its address
+/// again, because the rank there may be restarted, or the cable plugged in again. If the trunk was
+/// the last one to that rank, the rank no longer counts as known to run.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer())) state_of(trunk.peer()).known_since = kNever;
   for (const auto& [peer, address] : tried_) {
@@ -177,7 +177,7 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
   if (news.kind == CableNews::Kind::fault) {
     from.given_up = true;
     // After the agreement, a fault arrives only from a neighbour that learned of it before the
-    // decision of rank 0. The process of that neighbour fails, so its cable is given up.
+    // decision of rank 0. That neighbour's process fails, so the cable to it is given up.
     return cabling() ? give_up(from.cable(), news.why) : fail(news, now);
   }
   if (has_failed()) return;
@@ -221,8 +221,8 @@ void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   }
 }
 
-/// Sends each neighbour this rank's sighting, and the sightings of all ranks that have no cable to
-/// that neighbour. Ranks with such a cable send their sightings themselves.
+/// Sends each neighbour the sightings (reports of own cables) of this rank and of all ranks without
+/// a cable to that neighbour. Ranks with such a cable send their sightings themselves.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;

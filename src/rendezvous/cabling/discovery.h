@@ -36,7 +36,7 @@ class Discovery {
   /// `port` is the port at which all other ranks reach this rank's listener, on every cable.
   Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log);
 
-  /// Adds a trunk to neighbour `peer` over `socket`, whose handshake has succeeded.
+  /// Adds a trunk (connection along a cable) to `peer`: `socket`, whose handshake has succeeded.
   void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
   /// Does all work that is possible without blocking. A neighbour that sends invalid messages
   /// causes a fault, which is reported to all ranks. If the ranks have already agreed on the
@@ -60,7 +60,7 @@ class Discovery {
     are_meeting_ = false;
     probes_.clear();
   }
-  /// Returns the address of this rank's end of each trunk.
+  /// Returns this rank's own address on each trunk (connection along one cable).
   std::vector<transport::tcp::Address> own_ends() const;
   /// Returns the two ends of each agreed cable to a peer, in the order of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
@@ -69,9 +69,9 @@ class Discovery {
   /// Sends an "alive" message on every trunk, so that the peer does not count the trunk's cable as
   /// cut. Must be called repeatedly once the ranks have agreed on the cabling.
   void beat();
-  /// Returns the cables that this rank has found to be cut since the last call. A cable counts as
-  /// cut if nothing has arrived on it for `silence`, or if this or another rank has reported it as
-  /// cut.
+  /// Returns the agreed cables whose cut has become known to this rank since the last call. A cable
+  /// counts as cut if nothing has arrived on it for `silence`, or if a rank at one of its ends has
+  /// reported it as cut.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
@@ -84,11 +84,11 @@ class Discovery {
  private:
   static constexpr Clock::time_point kNever = Clock::time_point::max();
   struct Peer {
-    /// Time at which a Sighting first showed that the peer runs; kNever if the peer is not known to
-    /// run.
+    /// Time at which a Sighting (report of a rank's own cables) first showed that the peer runs;
+    /// kNever if the peer is not known to run.
     Clock::time_point known_since = kNever;
-    /// Time at which the last trunk between the peer and this rank ended. kNever if the peer has a
-    /// trunk, never had one, or has been probed since its last trunk ended.
+    /// Time at which the peer's last trunk (connection along a cable) to this rank ended. kNever if
+    /// the peer has a trunk, never had one, or has been probed since its last trunk ended.
     Clock::time_point gone_since = kNever;
   };
   /// An agreed cable that ends at this rank.
@@ -98,8 +98,8 @@ class Discovery {
     bool is_lost = false;
   };
 
-  /// A rank counts as dead once it has had no trunk to this rank for this long, because a restarted
-  /// process reconnects sooner. Applies after all ranks have reported and before they agree.
+  /// A rank without a trunk (connection along a cable) to this rank for this long counts as dead: a
+  /// restarted process reconnects sooner. Applies once all ranks have reported, until they agree.
   static constexpr Clock::duration kGoneForGood = std::chrono::seconds(1);
   /// Time from the report of a death to the neighbours until death() returns that death. It lets
   /// the neighbours read the report before this rank fails and closes its trunks.
@@ -125,8 +125,8 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends the message once to each neighbour, on the first trunk to that neighbour. Skips the peer
-  /// of the trunk `but`, which may be null.
+  /// Sends the message once to each neighbour, on the first of the trunks (connections along
+  /// cables) to that neighbour. Skips the peer of the trunk `but`, which may be null.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }
@@ -147,8 +147,8 @@ class Discovery {
   Clock::time_point death_spread_at_ = kNever;
   bool are_meeting_ = true;
   std::list<Dial> dials_;
-  /// Dials to neighbours whose last trunk has ended, to check whether they are alive. Used only
-  /// once the ranks have agreed.
+  /// Dials to neighbours whose last trunk (connection along a cable) has ended, to check whether
+  /// they are alive. Used only once the ranks have agreed.
   std::list<Dial> probes_;
   std::list<Trunk> trunks_;
   Clock::time_point next_look_{};

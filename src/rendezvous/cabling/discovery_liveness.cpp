@@ -12,16 +12,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time limit for the answer to a probe of a neighbour whose trunk has ended. It is long enough for
-/// a live process that must wait for a CPU core.
+/// Time limit for the answer to a probe of a neighbour whose trunk (connection along a cable) has
+/// ended. It is long enough for a live process that must wait for a CPU core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 
 }  // namespace
 
 /// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
-/// After that, and until the ranks agree, a rank without a trunk for kGoneForGood counts as dead.
-/// Once the ranks have agreed, a trunk that has ended is not dialed again. A neighbour whose last
-/// trunk has ended may then be alive, with only the cable cut, so it is probed.
+/// After that, and until the ranks agree, a rank without a trunk (connection) for kGoneForGood
+/// counts as dead. Once the ranks have agreed, an ended trunk is not dialed again. A neighbour
+/// whose last trunk has ended may then be alive, with only the cable cut, so it is probed.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
@@ -42,8 +42,8 @@ void Discovery::probe(int peer, Clock::time_point now) {
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
     request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  // If all trunks to the peer ended before the ranks agreed, known_ has no cable to the peer, so
-  // the probe tries the peer's addresses in the hostfile.
+  // If all trunks (connections along cables) to the peer ended before the ranks agreed, known_ has
+  // no cable to the peer, so the probe tries the peer's addresses in the hostfile.
   if (request.candidates.empty()) {
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
@@ -101,8 +101,8 @@ void Discovery::beat() {
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
     if (known.is_lost) continue;
-    // A cable whose trunk has ended does not count as cut here, because the peer's process may have
-    // ended. advance_probes() finds out whether it has.
+    // A cable whose trunk (connection) has ended does not count as cut here, because the peer's
+    // process may have ended. advance_probes() finds out whether the process has ended.
     std::optional<Clock::time_point> heard_at;
     for (const Trunk& trunk : trunks_) {
       if (trunk.cable() == known.cable) heard_at = std::max(heard_at, {trunk.heard_at()});

@@ -41,7 +41,7 @@ HostPort address_of(const json& item, std::size_t rank, std::string_view origin)
   refuse(origin, fmt::format("rank {} has the invalid address {}", rank, item.dump()));
 }
 
-/// Returns the hosts of the addresses in their order, without duplicates.
+/// Returns the hosts in the order of their addresses, without duplicates.
 std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
   std::vector<std::string> hosts;
   for (const HostPort& each : addresses)

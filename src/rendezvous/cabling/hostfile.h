@@ -10,15 +10,15 @@
 
 namespace mccl::rendezvous {
 
-/// The addresses in the hostfile, indexed by rank. Each rank has at least one address, the best
-/// first. A host may be a name.
+/// The addresses in the hostfile, indexed by rank. Each rank has at least one address; its
+/// addresses are in order of preference. A host may be a name.
 using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
 
 /// Parses JSON with one list of "host:port" per rank, the format of the hostfile of MLX's ring:
 /// [["10.0.41.2:5000", "10.0.12.1:5000"], ["10.0.12.2:5000"], …]. Throws InvalidArgument if the
 /// text has another form or if two ranks share an address; the message contains `origin`.
 AddressTable parse_hostfile(std::string_view text, std::string_view origin);
-/// Reads and parses the file at `path`. Throws InvalidArgument.
+/// Reads and parses the file at `path`. Throws InvalidArgument if it is unreadable or malformed.
 AddressTable read_hostfile(const std::string& path);
 
 /// Returns "host:port", with brackets around an IPv6 address.
@@ -31,7 +31,7 @@ std::string text_of(const transport::tcp::HostPort& address);
 bool may_be_sparse(const AddressTable& table);
 
 /// True for a job of two ranks if the addresses with the same index in the two ranks' lists are in
-/// one network of this host. The ranks then reach each other directly, so wire() makes no Wiring.
+/// one network of this host. The ranks then need no relays, so wire() returns null.
 bool share_networks(const AddressTable& table, int rank);
 
 /// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name

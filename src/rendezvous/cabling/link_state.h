@@ -124,8 +124,8 @@ class LinkState {
   /// Sets the cables that this rank sees. Returns true if they have changed.
   bool see(std::vector<Cable> cables, bool settled);
   /// Processes a message from a neighbour. Returns true if the message is new and the caller must
-  /// pass it on to the other neighbours. If the message is a sighting of this rank, the caller must
-  /// send own() in its place. Throws CorruptionError for a decision that contradicts an earlier
+  /// pass it on to the other neighbours. If the message reports this rank's own cables, the caller
+  /// must pass on own() instead. Throws CorruptionError for a decision that contradicts an earlier
   /// decision or does not connect all ranks.
   bool hear(const CableNews& news);
 

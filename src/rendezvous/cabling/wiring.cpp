@@ -213,7 +213,7 @@ void Wiring::take(Newcomer& newcomer) {
     case Purpose::cable:
       if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
       // After the agreement, a connection for a cable is closed. It comes from a rank that probes
-      // whether this rank is alive, or from a restarted process, which must learn nothing.
+      // whether this rank is alive, or from a restarted process, which joins too late.
       if (has_agreed_) return;
       discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
       return;
@@ -284,7 +284,7 @@ void Wiring::agreed() {
 /// Returns the cables, followed by repetitions of each cable for which the hostfile lists several
 /// ports. Such a cable gets one connection (rail) per port.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
-  // Scopes differ between ranks, but both ranks must get the same number of rails.
+  // Ignores IPv6 scopes, which differ between hosts: both ranks must get the same number of rails.
   const auto times_of = [this](int rank, const Address& address) {
     const std::string host = bare_host(address);
     return std::ranges::count_if(
@@ -359,7 +359,7 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   return until;
 }
 
-/// Must be called in the child of a fork, which lacks the thread. Unlocks what was locked before.
+/// Must be called in the child of a fork, which lacks the thread. Undoes before_fork().
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

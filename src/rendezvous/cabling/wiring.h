@@ -58,7 +58,8 @@ struct WiringOptions {
 /// that the rank relays. Thread-safe.
 class Wiring {
  public:
-  /// Starts to listen and to look for the other ranks. Throws InvalidArgument if it cannot listen.
+  /// Starts to listen and to look for the other ranks. Throws InvalidArgument if this rank cannot
+  /// listen.
   explicit Wiring(WiringOptions options);
   /// Calls leave(), except in the child of a fork.
   ~Wiring();
@@ -91,7 +92,7 @@ class Wiring {
   /// per destination.
   transport::tcp::Listener inlet(Destination destination);
 
-  /// Returns the cables of the job that this rank has found to be cut since the last call.
+  /// Returns the cables of the job whose cut has become known to this rank since the last call.
   std::vector<CutCable> take_cut();
   /// Throws PeerError if a cable has been cut or, before everyone_is_here() is called, a rank has
   /// died. Must be called repeatedly while the ranks connect.
@@ -130,7 +131,7 @@ class Wiring {
   Clock::duration silence() const { return liveness_ * (kBeats - 1) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
-  /// Number of "alive" messages that a trunk sends per liveness interval.
+  /// Number of "alive" messages that this rank sends along each cable per liveness interval.
   static constexpr int kBeats = 5;
 
   const WiringOptions options_;
