@@ -131,7 +131,7 @@ void Turnstile::turned_away(LogLevel level, const std::string& from, const std::
   lines = {now, 0};
 }
 
-/// Orders guests for removal: the guest with the greatest Claim is closed first.
+/// Order in which guests (unfinished handshakes) are closed: the one with the greatest Claim first.
 struct Acceptor::Claim {
   bool is_unproven;
   /// True if all ranks have joined and the guest's address is not that of a peer.
@@ -157,15 +157,15 @@ void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_p
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
-/// Serves the guests before it accepts other connections, so that no guest is closed while its
-/// proof has arrived but is unread.
+/// Serves the guests (unfinished handshakes) before it accepts other connections, so that no guest
+/// is closed while its proof has arrived but is unread.
 void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   advance_guests(now, newcomers);
   admit(now, newcomers);
 }
 
-/// Polls all guests in one system call, so that silent guests, of which there may be many, are not
-/// read one by one.
+/// Polls all guests (unfinished handshakes) in one system call, so that silent guests, of which
+/// there may be many, are not read one by one.
 void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   std::vector<pollfd> entries;
   watch_guests(entries);

@@ -93,8 +93,9 @@ struct Newcomer {
   std::uint64_t link_number = 0;  ///< See Handshake::link_number().
 };
 
-/// Holds at most kMaxGuests guests, each for at most kGuestLimit. If a connection arrives while
-/// there are kMaxGuests guests, one guest is closed, chosen in this order:
+/// Accepts connections and runs their handshakes. Holds at most kMaxGuests guests (unfinished
+/// handshakes), each for at most kGuestLimit. If a connection arrives while there are kMaxGuests
+/// guests, one guest is closed, chosen in this order:
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
 ///    prove it.

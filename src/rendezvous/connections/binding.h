@@ -18,7 +18,7 @@ struct BoundListeners {
 };
 
 /// Listens at every address of this host, or only at its IPv4 addresses if it has no IPv6. Throws
-/// BindError.
+/// BindError if the system refuses, for example because the port is taken.
 transport::tcp::Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
 
 /// Hosts on which the other ranks of the job may run: any host, or only this one.

@@ -19,7 +19,7 @@ struct Endpoint {
   std::uint16_t port = 0;
   /// Numeric addresses, best first.
   std::vector<std::string> addresses;
-  /// True if the user listed the addresses explicitly. Each address is then a separate rail.
+  /// True if the user listed the addresses. Each then gets its own rail (parallel connection).
   bool listed = false;
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
@@ -52,7 +52,7 @@ struct RailOfPair {
   int count = 1;
 };
 
-/// The loopback addresses of this host that are up.
+/// The loopback addresses of this host that are up, each with `port`.
 std::vector<transport::tcp::Address> loopbacks(
     std::uint16_t port, const std::vector<transport::tcp::InterfaceAddress>& interfaces);
 

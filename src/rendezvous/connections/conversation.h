@@ -17,7 +17,7 @@
 namespace mccl::rendezvous {
 
 /// A connected, non-blocking socket and the bytes that wait to be sent on it. Handshakes, the store
-/// and trunks send and receive all bytes through a ByteStream. No call blocks.
+/// and trunks (link_state.h) use a ByteStream for all bytes. No call blocks.
 class ByteStream {
  public:
   ByteStream() = default;

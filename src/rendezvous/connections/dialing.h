@@ -87,7 +87,6 @@ class Dial {
   /// choice failed.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
-  /// All candidates, with their outcomes.
   const std::vector<Candidate>& candidates() const { return request_.candidates; }
 
   int peer() const { return request_.peer; }
@@ -104,7 +103,7 @@ class Dial {
   struct Attempt {
     std::size_t candidate = 0;
     Clock::time_point begun;
-    /// Deadline for connecting; once connected, the deadline of the dial.
+    /// Deadline for connecting; once connected, the deadline of the handshake.
     Clock::time_point deadline;
     transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;

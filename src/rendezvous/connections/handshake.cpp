@@ -55,7 +55,7 @@ Lines lines_of(std::string_view text) {
 
 std::string value_in(const Lines& lines, std::string_view name) {
   const auto found = lines.find(name);
-  // The settings of a side that does not encrypt may lack kEncryption.
+  // A side whose settings lack kEncryption does not encrypt.
   if (found == lines.end() && name == kEncryption) return "off";
   if (found == lines.end()) return "no such setting";
   return found->second.empty() ? "nothing" : printable(found->second);
@@ -158,7 +158,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
   }
-  // The first byte is the sender's role. Two dialers would wait for each other.
+  // The first byte is the sender's role. Refuse a dialer: two dialers would wait for each other.
   if (step_ == Step::challenge && !input_.empty() &&
       input_.front() != static_cast<std::byte>(kAcceptorRole)) {
     return refuse(Refusal::noise, "its challenge is malformed (is it an echo server?)");

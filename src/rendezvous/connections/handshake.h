@@ -77,7 +77,8 @@ class Handshake {
  public:
   enum class State : std::uint8_t { in_progress, done, refused };
 
-  /// Creates the side that connects to `peer`. Throws InvalidArgument if the agreement is too long.
+  /// Creates the side that connects to `peer`. Throws InvalidArgument if the settings
+  /// (Party::agreement) exceed kMaxAgreementBytes.
   static Handshake dialer(Party self, int peer, transport::LinkKey key);
   /// Creates the side that answers a connection.
   static Handshake acceptor(Party self);

@@ -27,7 +27,7 @@ namespace {
 Proof mac(std::string_view key, std::span<const std::byte> message) {
   Proof proof;
   unsigned int length = 0;
-  // OpenSSL treats a null key differently from an empty one.
+  // OpenSSL treats a null key differently from an empty one, so the pointer must not be null.
   const char* secret = key.empty() ? "" : key.data();
   if (HMAC(EVP_sha256(), secret, static_cast<int>(key.size()),
            reinterpret_cast<const unsigned char*>(message.data()), message.size(),
@@ -41,7 +41,7 @@ Proof mac(std::string_view key, std::span<const std::byte> message) {
 constexpr std::string_view kFileName = "mccl-key-";
 constexpr std::size_t kLongestPath = 4096;
 constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
-/// Maximum number of left-over key files that one process removes. Killed processes leave them.
+/// Maximum number of key files, left over by killed processes, that one process removes.
 constexpr int kMostRemoved = 16;
 // If the path is a pipe or a terminal, open must neither block nor have side effects.
 constexpr int kReadOnly = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
