@@ -34,8 +34,8 @@ class Pmi {
       : descriptor_(descriptor), limit_(Clock::now() + timeout) {}
 
   /// Sends `question`. Returns the value of `wanted` in the answer, or an empty string if the
-  /// answer has none. Throws Error if the answer's command is not `expected`, or if it reports a
-  /// failure.
+  /// answer has none. Throws Error if the answer's command is not `expected`, or if the answer
+  /// reports a failure.
   std::string ask(const std::string& question, std::string_view expected, std::string_view wanted) {
     const std::string line = question + "\n";
     if (::send(descriptor_, line.data(), line.size(), kNoSignal) !=

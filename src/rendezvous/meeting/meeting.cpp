@@ -255,7 +255,7 @@ class Meeting {
         probed_.erase(peer);
         continue;
       }
-      // Groups make their links later, so every link but a control link is dropped.
+      // Keep only control links, because groups make their links after the meeting.
       if (event.key.purpose != Purpose::control) continue;
       auto& control = met_.controls[event.peer.index()];
       if (!control) --missing_;

@@ -70,8 +70,8 @@ struct Met {
   bool all_have_gpus = false;
 };
 
-/// Blocks until this rank is connected to all others. Throws InvalidArgument, TimeoutError,
-/// PeerError, MismatchError.
+/// Blocks until this rank is connected to all others. Throws an Error if that fails: for example,
+/// PeerError if another rank has failed, or TimeoutError after MCCL_CONNECT_TIMEOUT.
 Met meet(const MeetingOptions& options);
 
 }  // namespace mccl::rendezvous

@@ -27,7 +27,7 @@ using transport::tcp::InterfaceAddress;
 using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
-/// Maximum number of rails of a pair, however many cables it has.
+/// Maximum number of rails (parallel connections) of a pair, however many cables the pair has.
 constexpr int kMostRails = 64;
 int listed_count(const Endpoint& endpoint) {
   return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
@@ -73,7 +73,7 @@ Mesh::Mesh(MeshOptions options)
   BoundListeners binding =
       bind_listeners(options_.config, options_.rank, options_.reach, interfaces_, options_.log);
   endpoint_ = std::move(binding.endpoint);
-  // In a job with cables, the number of rails depends on the cables, not on the listed addresses.
+  // With cables, the number of parallel connections (rails) does not depend on listed addresses.
   if (wiring) endpoint_.listed = false;
   for (const std::string& text : endpoint_.addresses) {
     if (endpoint_.listed) listed_.push_back(Address::parse_numeric(text, 0).value_or(Address()));
@@ -109,8 +109,8 @@ std::vector<Candidate> Mesh::candidates_of(int peer, std::uint8_t rail) const {
   return candidates_for(endpoint_of(peer), endpoint_, {rail, rails_of(peer)}, interfaces_);
 }
 
-/// Returns this rank's address on a rail: its end of the rail's cable, else the rail's listed
-/// address, else its address on the control connection; null if none is known.
+/// Returns this rank's address on a rail (parallel connection): on the rail's cable, else the
+/// rail's listed address, else the address on the control connection; null if none is known.
 const Address* Mesh::own_end(int peer, int rail) const {
   if (options_.wiring && relay_to(peer) < 0) {
     const std::vector<CableEnds>& ends = options_.wiring->ends(peer);

@@ -39,7 +39,7 @@ struct MeshOptions {
   /// Null if all ranks reach each other directly. Otherwise the Wiring also provides a listener,
   /// for relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
-  /// True if links inside this host also keep the bytes of large messages for a repair.
+  /// True if links inside this host can be repaired even in the middle of a large message.
   bool keeps_all = false;
   std::function<void()> on_repaired =
       nullptr;  ///< Called for every broken connection that was replaced.
@@ -75,8 +75,8 @@ class Mesh final : public transport::Transport {
 
   std::string_view name() const override { return "tcp"; }
   bool reaches(WorldRank) const override { return true; }
-  /// Describes the links to a peer and the interfaces of this rank that they use: "tcp, 2 links,
-  /// en0 10 Gbit/s MTU 1500". Omits the interfaces before the control connection to the peer
+  /// Describes the links to a peer and the interfaces of this rank that these links use: "tcp, 2
+  /// links, en0 10 Gbit/s MTU 1500". Omits the interfaces before the control connection to the peer
   /// exists.
   std::string describe(WorldRank peer) const override;
   /// Number of rails (parallel connections) to the peer, equal on both ranks. Without cables: the
@@ -140,7 +140,7 @@ class Mesh final : public transport::Transport {
   std::map<int, transport::tcp::Address> own_ends_;
   /// Key: a peer. Value: the index in equal_ways() of the selected path.
   std::map<int, std::size_t> taken_;
-  /// This rank's addresses, one per rail, if the user listed them; otherwise empty.
+  /// This rank's addresses, one per parallel connection (rail); empty if the user listed none.
   std::vector<transport::tcp::Address> listed_;
   /// Sends the bytes that encrypted links have accepted, but that the kernel has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();

@@ -26,9 +26,9 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// DialRequest::stagger for a pair with several rails: time for which a rail's own path may hang
-/// before another path is tried too. It is longer than kStagger, so that a peer that starts slowly
-/// does not move a rail to another path.
+/// DialRequest::stagger for a pair with several rails (parallel connections): time for which a
+/// rail's own path may hang before another path is tried too. It is longer than kStagger, so that a
+/// peer that starts slowly does not move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
 /// Delay before the end of a relayed connection is reported, so that the rank that saw the cause of
@@ -39,7 +39,7 @@ constexpr Clock::duration kNewsOnTheWay = 500ms;
 /// the engine detects a silent peer after one interval, and reports a better reason.
 constexpr double kIntervalsOfSystem = 2;
 
-/// Prepares a connection for a link. `outbox` sends what an encrypted link holds.
+/// Prepares a connection for a link. `outbox` sends the bytes that wait in an encrypted link.
 void prepare(const Socket& socket, const LinkKey& key, const Config& config,
              const std::shared_ptr<transport::tcp::Outbox>& outbox) {
   if (socket.secure()) socket.secure()->use(outbox);
@@ -140,8 +140,8 @@ std::optional<Address> Mesh::listener_of(int peer, const Address& end) const {
   return end.with_port(endpoint_of(peer).port);
 }
 
-/// Makes a link from an authenticated connection. Logs the number of connections that this rank has
-/// made so far.
+/// Makes a link from an authenticated connection. Logs the connection with a running number (not
+/// `link_number`).
 LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool dialled_here,
                             std::uint64_t link_number) {
   if (key == LinkKey{}) own_ends_[peer] = socket.local();
@@ -149,14 +149,14 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
   const int relay = relay_to(peer);
   const std::string name = relay < 0 ? fmt::format("rank {}", peer)
                                      : fmt::format("rank {} (through rank {})", peer, relay);
-  // The address of this end selects the cable or the rail.
+  // The address of this end selects the cable or the rail, so a repair must use the same address.
   const bool keeps_end = options_.wiring || !listed_.empty();
   const std::optional<Address> here =
       keeps_end ? std::optional(socket.local().with_port(0)) : std::nullopt;
   const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here, here};
   const bool is_inside_host = socket.remote().same_host(socket.local()) ||
                               find_interface(interfaces_, socket.remote()) != nullptr;
-  // The network acknowledges bytes on a relayed connection before the peer's host has them.
+  // A relayed link is not repaired: relays acknowledge bytes before the peer's host has them.
   const bool is_repaired = repairs_ && relay < 0;
   auto link = std::make_unique<TcpLink>(
       std::move(socket), name,

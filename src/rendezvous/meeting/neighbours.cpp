@@ -28,8 +28,8 @@ constexpr std::byte kSettled{1};
 /// Maximum number of ranks dialed at a time. It bounds the descriptors that a rank passes and has
 /// open, whatever the number of ranks.
 constexpr std::size_t kMostDialled = 4;
-/// Maximum number of accepted connections whose introduction has not arrived; the oldest connection
-/// is closed first.
+/// Maximum number of accepted connections whose introduction has not arrived; beyond it, the oldest
+/// connection is closed.
 constexpr std::size_t kMostStrangers = 64;
 /// Maximum number of dials per peer. A dial is repeated if its connection is closed before the
 /// answer arrives, because the peer may have closed it in favour of other connections

@@ -49,12 +49,12 @@ struct NeighbourOptions {
 /// Finds the neighbours of this rank. Must be called by all ranks. A rank is a neighbour if it can
 /// be reached through a local socket, runs as the same user, proves that it knows the key, and if
 /// both ranks can map each other's memory. It is no error if a rank is not a neighbour. Throws
-/// PeerError, TimeoutError, OutOfDescriptors.
+/// PeerError if a control connection fails, TimeoutError at the deadline, or OutOfDescriptors.
 node::Neighbours find_neighbours(const NeighbourOptions& options);
 
 /// Makes all ranks agree on the nodes, each of which is a set of ranks that share memory. Drops
 /// those neighbours in `found` that are not on this rank's node. Must be called by all ranks. The
-/// arena of the result is null.
+/// caller must set the arena of the result, which is null.
 node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
                                   node::Neighbours found);
 

@@ -21,7 +21,7 @@ namespace mccl::rendezvous {
 transport::rdma::Survey find_rdma(const Config& config, WorldRank rank, int size, bool one_host,
                                   std::shared_ptr<transport::rdma::Verbs> verbs);
 
-/// Returns the RDMA cables if collectives must be restricted to them. Returns empty if every pair
+/// Returns the RDMA cables if collectives must be restricted to these cables. Empty if every pair
 /// of ranks has a cable, if the cables do not join all ranks, if ranks share memory (which gives
 /// them other paths), or if MCCL_RDMA_UNCABLED is not relay. All ranks get the same result. `nodes`
 /// is the result of agree_on_nodes().

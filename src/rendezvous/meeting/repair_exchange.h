@@ -37,7 +37,7 @@ class RepairExchange {
   /// continue. It must outlive this object. `socket`: a connection whose handshake has succeeded.
   RepairExchange(transport::tcp::Socket socket, Role role, transport::tcp::TcpLink* link);
 
-  /// Does all work that is possible without blocking. Throws std::bad_alloc.
+  /// Does all work that is possible without blocking. Throws std::bad_alloc if memory runs out.
   State advance();
   Role role() const { return role_; }
   pollfd watched() const { return stream_.watched(); }
@@ -56,7 +56,7 @@ class RepairExchange {
   transport::tcp::TcpLink* const link_;
   Bytes input_;
   bool is_ready_ = false;          ///< True once the acceptor has received `ready`.
-  State result_ = State::waiting;  ///< State after all messages are sent.
+  State result_ = State::waiting;  ///< advance() returns it once all output is sent.
   transport::tcp::StreamOffset peer_has_ = 0;
 };
 

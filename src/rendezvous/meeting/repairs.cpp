@@ -30,8 +30,7 @@ constexpr Clock::duration kPause = 100ms;
 /// Maximum factor by which the lower rank of a pair lengthens the pause after each failure. Both
 /// ranks would otherwise keep dialling at the same time, and each would drop its own connection.
 constexpr int kLongestFactor = 16;
-/// Time limit of a handshake or an exchange, as a part of MCCL_LINK_RETRY, but at least
-/// kShortestTalk.
+/// Time limit of a handshake or an exchange: MCCL_LINK_RETRY / kTalks, but at least kShortestTalk.
 constexpr int kTalks = 4;
 constexpr Clock::duration kShortestTalk = 500ms;
 constexpr Clock::duration kUnknownLimit = 5s;
@@ -91,7 +90,7 @@ void Repairs::close(Entry& entry) noexcept {
 
 bool Repairs::begin(TcpLink& link, const std::string& why) noexcept {
   if (!open(link, why)) return false;
-  // The repair may have begun earlier: as a suspicion, or for a connection that also broke.
+  // A suspicion or an earlier connection may have begun the repair, so the deadline is reset.
   Repair& repair = *links_.find(&link)->second.repair;
   repair.deadline = Clock::now() + options_.patience;
   repair.is_resumed = false;
@@ -146,7 +145,7 @@ void Repairs::accept(Newcomer newcomer) {
   begin_exchange(found->second, std::move(newcomer.socket), RepairExchange::Role::acceptor);
 }
 
-/// From now on, the link depends on the new connection, so its time limit begins anew.
+/// From now on, the link depends on the new connection, so the repair's time limit begins anew.
 void Repairs::begin_exchange(Entry& entry, Socket socket, RepairExchange::Role role) {
   Repair& repair = *entry.repair;
   const Clock::time_point now = Clock::now();
@@ -248,7 +247,8 @@ void Repairs::advance_exchange(Entry& entry, Clock::time_point now) {
     case State::done:
       return finish(entry, now);
     case State::unknown:
-      // The peer may not have finished the handshake of the present connection.
+      // The peer may not know the link yet, because it has not finished the handshake of the
+      // present connection. The link then keeps that connection, if it is still open.
       if (entry.link.unpause()) return close(entry);
       return give_up(entry, repair.why + ", and that rank no longer has the link", false);
     case State::broken:

@@ -70,8 +70,9 @@ class Repairs final : public transport::tcp::Repairer {
   void forget(const transport::tcp::TcpLink& link) noexcept override;
 
   /// Called if nothing has arrived from the peer for a while. Dials for all links to the peer, in
-  /// case the network has dropped their packets or connections. A link keeps its connection if
-  /// bytes arrive over it, or over the control connection, before there is a new one.
+  /// case the network has dropped packets or connections of these links. A link keeps its
+  /// connection if bytes arrive over that connection, or over the control connection, before there
+  /// is a new one.
   void suspect_all(int peer) noexcept;
 
   /// Takes the connection by which a peer wants to continue a link.
@@ -83,7 +84,6 @@ class Repairs final : public transport::tcp::Repairer {
   Clock::time_point next_deadline() const;
 
  private:
-  /// A repair in progress.
   struct Repair {
     std::string why;
     /// The peer's listener; empty if this rank cannot dial, so that only the peer can.
@@ -108,7 +108,8 @@ class Repairs final : public transport::tcp::Repairer {
     RepairedLink about;
     std::optional<Repair> repair;  ///< Empty while the connection works.
   };
-  /// A connection for a link that this rank does not have. It stays open until the peer knows that.
+  /// A connection for a link that this rank does not have. Closed once the answer is sent, or at
+  /// `deadline`.
   struct Unknown {
     RepairExchange exchange;
     Clock::time_point deadline;
