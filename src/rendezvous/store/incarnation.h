@@ -70,7 +70,7 @@ class Incarnation final : public Store {
 
   /// Makes every wait call `watch` repeatedly. An exception from `watch` ends the wait.
   void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
-  /// Throws if another rank has failed. On rank 0, also answers the processes that have arrived.
+  /// Throws if another rank failed or rank 0 was restarted. On rank 0, also answers new arrivals.
   void look();
   /// From this call on, look() answers no arrivals: processes that arrive later belong to another
   /// run of the job. No-op on ranks other than 0.

@@ -25,7 +25,7 @@
 
 namespace mccl::rendezvous {
 
-/// Returns which processes this rank accepts if it has no job key; `require_key` decides.
+/// Returns which processes this rank accepts without a job key, as set by `config.require_key`.
 Keyless keyless_of(const Config& config);
 
 /// Returns this process's side of a handshake under the job's key, with rank 0 and size 0

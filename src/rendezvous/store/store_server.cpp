@@ -126,8 +126,8 @@ class ServedStore final : public Store {
         }
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      // Check all clients that wait for a key: another client, which was served later in this pass,
-      // may have set that key.
+      // Check all clients that wait for a key: a client that the loop above served after them may
+      // have set that key.
       for (Client& client : clients_) look_again(client, now);
       // If reserved bytes were given back, a client may be waiting for them, so serve all clients
       // again immediately.
@@ -190,8 +190,8 @@ class ServedStore final : public Store {
     return true;
   }
 
-  /// Returns true if more of a request may be read. A request whose header shows that it is large
-  /// first needs a part of shared_left_.
+  /// Returns true if more of a request may be read. For a request of more than kSmallBytes, first
+  /// reserves bytes of shared_left_.
   bool make_room_for_input(Client& client) {
     client.input_limit = kSmallBytes + client.large_input;
     if (client.input.size() < client.input_limit) return true;
@@ -315,7 +315,7 @@ class ServedStore final : public Store {
   const StoreLimits limits_;
   Acceptor acceptor_;
   std::size_t shared_left_ = kSharedBytes;  ///< Bytes that borrow() may still reserve.
-  bool given_back_ = false;                 ///< True if a reservation was given back in this pass.
+  bool given_back_ = false;                 ///< Set by give_back(); cleared by run().
   std::list<Client> clients_;
   WakePipe wake_;
   std::atomic<bool> stop_ = false;

@@ -33,9 +33,9 @@ struct Entrance {
 };
 
 struct StoreLimits {
-  /// Maximum number of clients: several for each rank of a large job.
+  /// Maximum number of clients, several for each rank of a large job; further clients are refused.
   std::size_t clients = std::size_t{1} << 14;
-  /// Time limit for a client to send the rest of a request, or to receive an answer.
+  /// Clients that take longer than this to send a request or receive an answer are disconnected.
   Clock::duration transfer = std::chrono::seconds(30);
 };
 
@@ -44,8 +44,8 @@ struct StoreLimits {
 std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners, Party access,
                                    const StoreReport& report, const StoreLimits& limits = {});
 
-/// Makes the client by which another rank uses rank 0's store. Throws PeerError if the store cannot
-/// be reached in time.
+/// Makes the client by which `rank`, which is not 0, uses rank 0's store. Throws PeerError if the
+/// store cannot be reached in time.
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout);
 
