@@ -131,9 +131,9 @@ enum class Purpose : std::uint8_t {
 };
 inline constexpr int kPurposeCount = 7;
 
-/// Identifies one of the connections between two ranks. `group` is the id of the group that uses
-/// the connection, the target rank for Purpose::relay, and 0 for control, store and cable. `rail`
-/// numbers the parallel connections for one purpose, from 0.
+/// Identifies one of the connections between two ranks. `group` is the id of the connection's
+/// group, the target rank for Purpose::relay, the link's number for Purpose::repair, or 0 for
+/// control, store and cable. `rail` numbers the parallel connections for one purpose, from 0.
 struct LinkKey {
   std::uint64_t group = 0;
   Purpose purpose = Purpose::control;

@@ -18,8 +18,8 @@ constexpr std::chrono::milliseconds kLastWords{250};
 RdmaLink::RdmaLink(std::shared_ptr<Station> station, PairAtStation pair, std::string path)
     : station_(std::move(station)), pair_(std::move(pair)), path_(std::move(path)) {}
 
-/// If a loan exists, the pair is destroyed immediately, because the device must not read the
-/// caller's memory after this call. The pair is also destroyed immediately if the peer is lost.
+/// If memory is lent to the device, the pair is destroyed immediately, because the device must not
+/// read that memory after this call. The pair is also destroyed immediately if the peer is lost.
 /// Otherwise the station destroys the pair once its last messages have been sent.
 RdmaLink::~RdmaLink() {
   if (loan_ || lost_at_ != Clock::time_point::max()) {
@@ -49,8 +49,8 @@ std::size_t RdmaLink::write(std::span<const std::byte> first, std::span<const st
   pair_->poll();
   fail_if_over();
   settle_loan();
-  // A loan begins only if a slot is free. Without a free slot, nothing is written, and the caller
-  // may reuse the memory before the next call.
+  // A loan (memory that the device reads in place) begins only if a slot is free. Without a free
+  // slot, nothing is written, and the caller may reuse the memory before the next call.
   const bool in_place = !pair_->free_slot().empty() && borrow(second.empty() ? first : second);
   if (in_place && second.empty()) std::swap(first, second);
   std::size_t written = 0;
@@ -90,8 +90,8 @@ void RdmaLink::settle_loan() const {
   if (loan_ && loan_->rest().empty() && pair_->lent() == 0) loan_.reset();
 }
 
-/// Returns at least 1 until the memory is deregistered, so that the caller never reuses registered
-/// memory.
+/// Returns at least 1 while memory is lent, so that the caller never reuses memory that is still
+/// registered.
 std::size_t RdmaLink::borrowed() const {
   if (!loan_) return 0;
   pair_->poll();

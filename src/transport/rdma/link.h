@@ -1,7 +1,7 @@
-// A Link over a queue pair. write() copies bytes into slots that the device sends. If
-// RegionLimits::lends is true, the device can read the bytes of large writes directly in the
-// caller's memory. peek() returns received bytes without a copy, in the slots that the device has
-// filled.
+// A Link over a queue pair. write() copies bytes into slots (registered message buffers) that the
+// device sends. If RegionLimits::lends is true, the device can read the bytes of large writes
+// directly in the caller's memory. peek() returns received bytes without a copy, in the slots that
+// the device has filled.
 //
 // The link has no descriptor. The completion channel of its Station wakes a sleeping rank.
 #pragma once

@@ -49,7 +49,7 @@ class Station {
   /// The current addresses of the port, which may change at any time.
   std::vector<Gid> gids() const { return device_->context().gids(port_.number); }
 
-  /// Makes a queue pair for a new link. Throws VerbsError or Error.
+  /// Makes a queue pair for a new link. Throws an Error if the device has failed or refuses.
   PairAtStation make_pair(Service service, const LinkOf& link);
   /// Takes over a pair that its link no longer uses, and destroys it once its last messages have
   /// been sent.

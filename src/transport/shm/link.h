@@ -1,5 +1,5 @@
-// A Link through shared memory: one ring of bytes per direction, both in one range of the arena of
-// one end (the maker). The other end (the joiner) maps that range.
+// A Link through shared memory: one ring of bytes per direction, both in one range of the arena
+// (memory for sharing) of one end, the maker. The other end (the joiner) maps that range.
 //
 // The link has no descriptor: an end that waits uses the sleep and wake-up protocol of
 // node/arena.h.

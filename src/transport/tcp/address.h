@@ -61,7 +61,8 @@ struct HostPort {
   std::uint16_t port = 0;
 };
 
-/// Parses texts such as "node1:80", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument.
+/// Parses texts such as "node1:80", "10.0.0.1:80" or "[fd00::1]:80". Throws InvalidArgument for any
+/// text of another form.
 HostPort parse_host_port(std::string_view text);
 
 /// Returns the addresses of `host`, which is a numeric address or a host name, in the resolver's

@@ -9,7 +9,6 @@
 
 namespace mccl::transport::tcp {
 
-/// The medium of an interface as the system reports it.
 struct Medium {
   /// Ordered from best to worst. `software` is an interface without hardware, such as a container
   /// bridge or a tunnel; the speed that it reports is meaningless.
@@ -32,7 +31,6 @@ bool is_better(const Medium& a, const Medium& b);
 /// describes its interfaces; unused on macOS.
 Medium medium_of(const std::string& interface_name, const std::string& system = "/sys/class/net");
 
-/// One address of one interface.
 struct InterfaceAddress {
   std::string name;
   Address address;
@@ -50,7 +48,7 @@ struct InterfaceAddress {
   std::string text() const;
 };
 
-/// Returns the IPv4 and IPv6 addresses of the interfaces, in the kernel's order. Throws Error.
+/// Returns the IPv4 and IPv6 addresses of all interfaces in kernel order. Throws Error on failure.
 std::vector<InterfaceAddress> list_interfaces();
 
 /// Returns the interface that has the address; null if no interface has it.

@@ -41,9 +41,9 @@ struct TcpLinkOptions {
   std::function<void(const std::string& text)> warn;
   /// Replaces broken connections of the link. If null, the link ends when its connection breaks.
   std::shared_ptr<Repairer> repairer = nullptr;
-  /// True if only the bytes of small messages are kept until the peer's host has acknowledged them.
-  /// A connection inside a host then costs nothing, but cannot be replaced if it breaks in the
-  /// middle of a large message.
+  /// True if the bytes of large messages are not kept until the peer's host has acknowledged them.
+  /// This saves copies, but a connection that breaks in the middle of a large message cannot be
+  /// replaced.
   bool keeps_small_only = false;
   /// System call for sending, which tests replace. Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
@@ -89,10 +89,10 @@ class TcpLink final : public Link {
   }
   /// Takes the bytes that have arrived over the present connection, closes it, and returns the
   /// number of bytes received through the link. Requires pause(), at both ends. Throws
-  /// std::bad_alloc.
+  /// std::bad_alloc if memory runs out.
   StreamOffset close_connection();
   /// Continues over a new connection. The peer has received `peer_has` bytes through the link; the
-  /// later bytes are sent again. Throws CorruptionError if that number is impossible.
+  /// later bytes are sent again. Throws CorruptionError if these bytes are not kept.
   void resume(Socket socket, StreamOffset peer_has);
   /// Ends the link for the reason `why`. `has_died`: the peer's process has ended.
   void give_up(std::string why, bool has_died);
@@ -120,7 +120,7 @@ class TcpLink final : public Link {
   /// Handles an error of the connection. Returns true if the connection will be replaced.
   bool breaks(int error);
   void failed_to_write(int error);
-  /// Makes the link end with its present connection.
+  /// Makes repairs impossible: from now on, the link ends when its present connection ends.
   void stop_repairs();
   /// Number of bytes before the end of the stream that the peer's host may not have acknowledged.
   StreamOffset unacknowledged() const;
@@ -156,7 +156,7 @@ class TcpLink final : public Link {
   StreamOffset again_from_ = 0;   ///< Position of the first byte that send_again() has to send.
   StreamOffset received_ = 0;     ///< Number of bytes received over all connections of the link.
   std::vector<std::byte> taken_;  ///< Bytes that close_connection() has received.
-  std::size_t taken_from_ = 0;    ///< Number of bytes of taken_ that have been returned.
+  std::size_t taken_from_ = 0;    ///< Number of bytes of taken_ that receive() has returned.
   /// True from pause() to resume(). The connection, if it is still open, is only read.
   bool is_paused_ = false;
   /// Time since which the peer's host has acknowledged nothing, if suspect() was called for that

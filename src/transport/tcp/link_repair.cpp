@@ -15,8 +15,8 @@ constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;
 /// Maximum number of bytes that close_connection() takes. It is larger than the system's buffers;
 /// only a peer that keeps sending exceeds it.
 constexpr std::size_t kMostTaken = std::size_t{64} << 20;
-/// Maximum number of bytes of a TLS record (RFC 8446, section 5.1). The peer cannot read the bytes
-/// of a record of which only a part has arrived, although its system has acknowledged that part.
+/// Maximum number of bytes of a TLS record (RFC 8446, section 5.1). That many acknowledged bytes
+/// are kept, because the peer cannot read a record of which only a part has arrived.
 constexpr std::size_t kMostPlaintextBytes = std::size_t{16} << 10;
 
 /// True if the system has closed the connection with this error, although the peer's process may be

@@ -29,7 +29,8 @@ class HandedOver;
 
 class Listener {
  public:
-  /// Binds `address` and listens; [::] also accepts IPv4 connections. Throws BindError.
+  /// Binds `address` and listens; [::] also accepts IPv4 connections. Throws BindError if the
+  /// system refuses.
   Listener(const Address& address, std::size_t buffer_bytes);
   /// Used by Inlet::listener(): makes a listener that returns the connections given to
   /// Inlet::hand_over().

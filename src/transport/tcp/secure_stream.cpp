@@ -22,13 +22,13 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Approximate number of encrypted bytes per system call. They stay in the cache until then.
+/// Approximate number of encrypted bytes per system call. They stay in the cache until that call.
 constexpr std::size_t kBatchBytes = std::size_t{64} << 10;
 /// Number of payload bytes in a full record (RFC 8446, section 5.1).
 constexpr std::size_t kRecordBytes = std::size_t{16} << 10;
 /// Maximum size in bytes of a full record and a preceding key-update message.
 constexpr std::size_t kMostRecordBytes = kRecordBytes + 1024;
-/// Maximum number of consecutive records without data that receive() accepts.
+/// Maximum number of consecutive records without data. Beyond it, receive() fails with EBADMSG.
 constexpr int kMostEmptyRecords = 32;
 constexpr std::size_t kOutBytes = kBatchBytes + kMostRecordBytes;
 

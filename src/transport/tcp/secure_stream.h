@@ -88,7 +88,7 @@ class SecureStream {
   /// The reason for State::failed.
   const std::string& trouble() const { return trouble_; }
 
-  /// Sets the outbox through which the transport sends held bytes. Throws std::bad_alloc.
+  /// Sets the outbox that will send held bytes. Throws std::bad_alloc if memory runs out.
   void use(std::shared_ptr<Outbox> outbox);
 
   /// Sends `first` followed by `second`. Counts bytes as moved once they are encrypted, although

@@ -42,7 +42,7 @@ class Socket {
   }
   ~Socket() = default;
 
-  /// Returns a new non-blocking stream socket that is closed on exec. Throws SocketError.
+  /// Returns a new non-blocking stream socket, closed on exec. Throws SocketError if that fails.
   static Socket stream(int family);
 
   explicit operator bool() const { return bool(descriptor_); }
@@ -92,7 +92,7 @@ class Socket {
 std::string describe_errno(int error);
 
 /// Makes the socket non-blocking and closed on exec, and makes writes raise no SIGPIPE. Throws
-/// SocketError.
+/// SocketError if the system refuses.
 void make_non_blocking(const Socket& socket);
 
 /// Halves `wanted` until `ask` accepts the size, and returns that size. Returns 0 if `ask` has

@@ -3,8 +3,8 @@
 // device also stays open for its users, while new users open another instance.
 //
 // A device supports few regions of registered memory, and registration is slow. So one region is
-// divided into berths. A berth holds the slots of one link, and is reused after the link is
-// destroyed.
+// divided into berths. A berth holds the slots (message buffers) of one link, and is reused after
+// the link is destroyed.
 //
 // A Loan is memory of the caller that the device reads in place, without a copy to a slot. The
 // memory is registered when a message begins. It is deregistered as soon as the device has read all
@@ -118,7 +118,8 @@ class Loan {
   const std::size_t bytes_;
 };
 
-/// The loans of one device. Thread-safe. Must outlive its loans; the context must outlive it.
+/// The loans (registered memory of callers) of one device. Thread-safe. Must outlive its loans; the
+/// context must outlive it.
 class Loans {
  public:
   /// Smallest size, in bytes, of memory that take() registers. Copying a smaller payload is cheaper
@@ -159,7 +160,7 @@ class VerbsDevice {
   static constexpr std::size_t kMostLoans = 8;
 
   /// Returns this process's instance of the device. Opens the device if there is no instance, or if
-  /// the instance has failed. Throws VerbsError.
+  /// the instance has failed. Throws VerbsError if the driver cannot open it.
   static std::shared_ptr<VerbsDevice> open(const std::shared_ptr<Verbs>& verbs,
                                            const std::string& name);
   VerbsDevice(std::shared_ptr<Verbs> verbs, std::string name);

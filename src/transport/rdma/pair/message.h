@@ -7,10 +7,10 @@
 // posted again ("returned"). A credit message carries only that count; it is sent when no other
 // message is due.
 //
-// A message is outstanding until its peer reports that it has posted the message's receive again.
-// An end may have at most "depth" messages outstanding, and messages with data must leave kReserved
-// of the peer's receives free for messages without data. Otherwise both ends could run out of
-// credit and be unable to report the receives that they have posted again; see owes_credit().
+// A message is outstanding until the other end reports the message's receive as posted again. An
+// end may have at most "depth" messages outstanding, and messages with data must leave kReserved of
+// the peer's receives free for messages without data. Otherwise both ends could run out of credit
+// and be unable to report the receives that they have posted again; see owes_credit().
 #pragma once
 
 #include <cstddef>

@@ -88,7 +88,7 @@ void Pair::post_receive(std::uint32_t slot) {
   if (error != 0) blame_device("rejects a receive", error);
 }
 
-/// Ends the pair because its device failed. `does` is what failed, such as "rejects a send".
+/// Ends the pair because its device failed. `does` is a verb phrase: "rejects a send".
 void Pair::blame_device(const char* does, int error) {
   end(fmt::format("device {} {}: {}", device_->name(), does, describe_code(error)));
 }
@@ -356,7 +356,7 @@ void Pair::remind(Clock::time_point now) {
     next_tending_ = std::min(now + ask_again_, asked_since_ + answer_patience_);
   } else if (is_unproved() || has_no_credit()) {
     // Data sent since the last check is not overdue yet. The interval between probes increases,
-    // because the peer may only be slow to process its data.
+    // because the peer may only be slow to process the data.
     if (std::exchange(seen_at_, data_sent_) != data_sent_) {
       ask_after_ = kAskAfter;
     } else if (now >= next_question_) {

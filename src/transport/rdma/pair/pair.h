@@ -35,7 +35,8 @@ class Pair {
   static constexpr std::chrono::seconds kAnswerPatience{15};
 
   /// Makes the queue pair and posts its receives. `channel` is notified of completions and may be
-  /// null. `peer` is the name of the other end in messages: "rank 3". Throws VerbsError or Error.
+  /// null. `peer` is the name of the other end in messages: "rank 3". Throws an Error if the device
+  /// refuses any of this.
   Pair(std::shared_ptr<VerbsDevice> device, CompletionChannel* channel, Service service, int port,
        std::string peer);
   Pair(const Pair&) = delete;
@@ -49,7 +50,7 @@ class Pair {
   const VerbsDevice& device() const { return *device_; }
 
   /// Connects the queue pair to the peer's queue pair, and starts the greeting. `dialled`: true at
-  /// the dialing end. Throws VerbsError.
+  /// the dialing end. Throws VerbsError if the driver refuses the route.
   void connect(const PairRoute& route, const FarEnd& far, bool dialled);
   bool is_open() const { return phase_ == Phase::open; }
   /// uc only: sets how long the peer may leave a probe unanswered before the pair ends.
@@ -103,7 +104,6 @@ class Pair {
   /// True if the other end may consider the pair open: that end dialed, and this end has sent its
   /// hello.
   bool may_be_open_there() const { return !dialled_ && said_hello_; }
-  /// Ends the pair for the reason `why`.
   void give_up(std::string why) { end(std::move(why)); }
   /// Number of messages that were dropped because the device had delivered them before. Some
   /// devices repeat messages when they retransmit packets (docs/rdma.md).

@@ -34,8 +34,8 @@ DeviceTable ring_of(DeviceTable table);
 /// InvalidArgument; the message shows which devices are missing and gives advice.
 void require_shape(const std::string& path, const DeviceTable& table, bool ring);
 
-/// Reads a table of any number of ranks for a launcher, and checks its shape. Returns the number of
-/// ranks. Throws InvalidArgument.
+/// Reads a launcher's table of any number of ranks, and returns that number. Throws InvalidArgument
+/// if the table is malformed or require_shape() rejects it.
 int check_device_table(const std::string& path, bool ring);
 
 }  // namespace mccl::transport::rdma

@@ -212,7 +212,7 @@ Survey survey(const Config& config, WorldRank rank, int size, const std::shared_
       found.stations.push_back(std::move(station));
     } catch (const Error& error) {
       missing.emplace_back(error.what());
-      // A device that the settings do not list is optional.
+      // A device that the settings do not list is optional: the card leaves it out.
       if (!by_name) continue;
       found.card.devices.push_back({name, {}, error.what()});
       found.stations.emplace_back();

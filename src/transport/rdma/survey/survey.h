@@ -39,8 +39,8 @@ struct Card {
 
 /// Returns the card as one line of JSON.
 std::string serialise(const Card& card);
-/// Parses a peer's card. Makes its texts printable, and shortens long texts. Throws
-/// CorruptionError.
+/// Parses a peer's card. Makes its texts printable, and shortens long texts. Throws CorruptionError
+/// if `text` is not a card.
 Card parse_card(WorldRank rank, std::string_view text);
 
 /// Returns the best service that both ranks have; rc is preferred to uc. Throws Error if they have
@@ -55,8 +55,8 @@ bool fit(const DeviceCard& here, const DeviceCard& there);
 /// message contains the reason.
 std::vector<std::size_t> common_rails(const Card& here, WorldRank self, const Card& there,
                                       WorldRank peer);
-/// True if neither rank's device table has a device to the other rank. No cable joins the two ranks
-/// then, so no device is missing.
+/// True if both ranks have a device table, and neither table has a device to the other rank. No
+/// cable joins the two ranks then, so no device is missing.
 bool is_uncabled(const Card& here, WorldRank self, const Card& there, WorldRank peer);
 
 /// Returns a table of the devices that lead from each rank to each other rank, in which missing

@@ -88,7 +88,8 @@ struct CheckedVerbs {
   void check(const char* call, int result) const {
     if (const int code = code_of(result); code != 0) fail(call, code);
   }
-  /// Returns the object that `create` makes; `destroy` becomes its deleter. Throws VerbsError.
+  /// Returns the object that `create` makes; `destroy` becomes its deleter. Throws VerbsError if
+  /// `create` returns null.
   template <typename T, typename... Arguments>
   Owned<T> make(const LibraryFunction<T*(Arguments...)>& create,
                 const LibraryFunction<int(T*)>& destroy,

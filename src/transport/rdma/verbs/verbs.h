@@ -166,7 +166,7 @@ class VerbsContext {
   virtual Port port(int number) = 0;
   virtual std::vector<Gid> gids(int port) = 0;
   /// Registers memory of this process. Memory without write access can be registered only with
-  /// Access::read. Throws VerbsError.
+  /// Access::read. Throws VerbsError if the driver refuses.
   virtual std::unique_ptr<MemoryRegion> register_memory(std::span<const std::byte> memory,
                                                         Access access) = 0;
   virtual std::unique_ptr<CompletionChannel> make_channel() = 0;
@@ -202,10 +202,10 @@ std::string_view name_of(GidType type);
 /// other only if their kinds are equal.
 std::string kind_of(const Gid& gid);
 
-/// Returns the indices of the best two addresses of equal type and family. RoCE v2 is preferred to
-/// RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equal candidates, the two addresses with
-/// the longest common prefix are chosen, because the two addresses of one cable share a prefix.
-/// Both ends get the same result, whatever the order of the lists.
+/// Returns the indices of the best two addresses of equal type and family; empty if there are none.
+/// RoCE v2 is preferred to RoCE v1; IPv4 to IPv6, and IPv6 to link-local. Among equal candidates,
+/// the two addresses with the longest common prefix are chosen, because the two addresses of one
+/// cable share a prefix. Both ends get the same result, whatever the order of the lists.
 std::optional<std::pair<std::size_t, std::size_t>> choose_gids(std::span<const Gid> here,
                                                                std::span<const Gid> there);
 
