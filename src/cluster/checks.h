@@ -47,8 +47,8 @@ std::vector<Finding> check_cluster(std::span<const HostFacts> hosts);
 std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
                                     std::span<const std::vector<std::string>> addresses);
 
-/// Finds hosts that cannot receive discovery messages, and hosts whose firewall drops the answers
-/// to the messages that they sent.
+/// Finds hosts that cannot receive discovery messages (see CallResults), and hosts whose own
+/// firewall drops the answers to the messages that they sent.
 std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls);
 
 /// Finds interfaces that have a carrier but exchanged no discovery message, perhaps because a

@@ -108,9 +108,9 @@ bool has_form(const json& value, const json& example) {
 }
 
 /// Makes `value` have the form of `example`. Clamps integers to their valid range. Removes members
-/// that are null or unknown. Also removes members and list entries whose form differs from that in
-/// `example`, and adds a finding to `noted` for each of these. Returns false if the form of `value`
-/// itself differs.
+/// that are null or that `example` lacks. Also removes members and list entries whose form differs
+/// from that in `example`, and adds a finding to `noted` for each of these. Returns false if the
+/// form of `value` itself differs.
 bool keep_valid(json& value, const json& example, HostFacts& noted) {
   if (!has_form(value, example)) {
     note_odd(noted, kSource, text_of_form(example),

@@ -33,7 +33,7 @@ struct Interface {
   /// IPv4 addresses, then IPv6 addresses that are neither temporary nor link-local.
   std::vector<Network> addresses;
   std::vector<std::string> link_local;  ///< IPv6 link-local addresses.
-  std::string bridge;                   ///< Name of the interface's bridge, if any.
+  std::string bridge;                   ///< Bridge that contains the interface, if any.
   bool joins = false;                   ///< True for a bridge or a tunnel, which has no cable.
   std::string rdma;                     ///< The interface's RDMA device, if any.
   /// Value of Linux's rp_filter setting. If it is 1, Linux drops a packet if a reply to it would
@@ -126,8 +126,8 @@ struct HostFacts {
   /// Private addresses and networks that the host uses, such as those of DNS servers and
   /// neighbours.
   std::vector<InUse> in_use;
-  /// The program that configures interface addresses at a restart: "netplan", "NetworkManager",
-  /// "systemd-networkd" or "networksetup". Empty if another program or no program does.
+  /// The program that configures interface addresses when the host starts: "netplan",
+  /// "NetworkManager", "systemd-networkd" or "networksetup". Empty if none of these does.
   std::string network_manager;
   /// True while the host has a network set-up that has not been confirmed. A guard process will
   /// undo the set-up if it is never confirmed.

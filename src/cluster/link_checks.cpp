@@ -65,8 +65,7 @@ void check_cable(const ResolvedEnd& a, const ResolvedEnd& b, std::vector<Finding
   }
 }
 
-/// Finds ends whose addresses are in a different IP network from those of all other ends of the
-/// wire.
+/// Finds ends whose addresses are in a different IP network from those of all other ends of `wire`.
 void check_network(std::span<const HostFacts> hosts, const Wire& wire,
                    std::vector<Finding>& findings) {
   std::vector<ResolvedEnd> places;
@@ -210,8 +209,8 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
     heard.insert(each);
     heard.insert({each.from, each.at});
   }
-  // Receivers whose answers the sender's firewall drops, keyed by the sender of the discovery
-  // messages.
+  // Key: an end whose discovery messages arrived, but whose firewall dropped the answers. Value:
+  // the ends that sent these answers.
   std::map<End, std::set<End>> hearers;
   for (const Heard& each : calls.unanswered) {
     const bool known =

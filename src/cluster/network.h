@@ -52,7 +52,7 @@ inline constexpr Network kSelfAssigned = {{0xA9FE0000}, 16};
 bool is_private(const Network& network);
 
 /// Parses "10.0.0.1/24" or "fd00::1/64". Without a prefix length, the network is the single
-/// address.
+/// address. Empty for any other text.
 std::optional<Network> parse_network(std::string_view text);
 std::string text_of(const Network& network);
 

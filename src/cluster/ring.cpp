@@ -26,8 +26,8 @@ Graph graph_of(const Capacities& capacities, double least) {
 }
 
 /// Searches for the cyclic order of all hosts that lacks the fewest cables, by bounded
-/// backtracking. Extends the path at its end: tries first the hosts with a cable to the end, and
-/// then the other hosts. In both groups, the hosts with the fewest neighbours off the path come
+/// backtracking. Extends a path of hosts at its end: tries first the hosts with a cable to the end,
+/// and then the other hosts. In both groups, the hosts with the fewest neighbours off the path come
 /// first. Backtracks if least_missing() shows that the path cannot lead to a better order than
 /// best_.
 class Search {
@@ -90,9 +90,9 @@ class Search {
   }
 
   /// Returns a lower bound on the number of further cables that are missing in any ring that begins
-  /// with the path. Every free host needs two neighbours among the free hosts and the two ends of
-  /// the path. Each end needs one free neighbour. A cable serves two hosts, so the bound is half
-  /// the number of missing neighbours.
+  /// with path_. Every host off the path needs two neighbours among the hosts off the path and the
+  /// two ends of the path. Each end needs one neighbour off the path. A cable serves two hosts, so
+  /// the bound is half the number of missing neighbours.
   std::size_t least_missing(std::size_t start, std::size_t end) const {
     Vertices open = free_;
     open.set(start).set(end);

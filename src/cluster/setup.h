@@ -32,9 +32,9 @@ struct SetupStep {
 SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
                   const std::string& undo);
 
-/// Returns the steps that give the cables their addresses, in order of execution. Undo them in
-/// reverse order. Links that keep their addresses need no steps. Throws Error for an interface that
-/// its host has not reported.
+/// Returns the steps that give the cables their addresses, in order of execution. They must be
+/// undone in reverse order. Links that keep their addresses need no steps. Throws Error for an
+/// interface that its host has not reported.
 std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
                                    std::span<const Addressed> links);
 
