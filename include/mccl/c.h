@@ -9,11 +9,11 @@
  *
  * Handles. The caller owns each handle that a function returns through a pointer, and must destroy
  * it exactly once, with the mccl_..._destroy function of its type, which accepts NULL. A handle
- * keeps alive the objects that it depends on. A group outlives its context's handle, but its calls
- * then fail with MCCL_ERROR_ABORTED. A context stays usable after the handles of its store and
- * configuration are destroyed. All functions are thread-safe, even on the same handle. However, no
- * other thread may use a mccl_config while it is being changed, or a handle while it is being
- * destroyed.
+ * keeps alive the objects that it depends on. A group's handle stays valid after the context's
+ * handle is destroyed, but all calls of the group then fail with MCCL_ERROR_ABORTED. A context
+ * stays usable after the handles of its store and configuration are destroyed. All functions are
+ * thread-safe, even on the same handle. However, no other thread may use a mccl_config while it is
+ * being changed, or a handle while it is being destroyed.
  *
  * Memory. Counts are in elements, and a buffer may have any alignment. It must stay valid until the
  * call is done, even if the mccl_work of the call is destroyed earlier. It may be NULL if its count
@@ -219,8 +219,8 @@ typedef struct mccl_group_options {
 /* Creates a configuration in which every setting has its default. */
 MCCL_API mccl_status mccl_config_defaults(mccl_config** config) MCCL_NOEXCEPT;
 /* Creates a configuration from the defaults, then the file named by MCCL_CONFIG, then MCCL_*
- * variables. An unknown variable or an invalid value is an error; its message suggests the nearest
- * valid one. */
+ * variables. An unknown variable or an invalid value is an error; the message suggests a similar
+ * name or value if there is one. */
 MCCL_API mccl_status mccl_config_from_environment(mccl_config** config) MCCL_NOEXCEPT;
 /* Sets one setting from text; an unknown name or a value out of range is an error. Not thread-safe
  * with other uses of the same configuration. */

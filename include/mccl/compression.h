@@ -41,7 +41,7 @@ struct Compression {
 /// The name of the codec, such as "fp8_e4m3". The text is static.
 MCCL_API std::string_view name_of(Codec codec);
 /// Codec of the given name. "fp8" means fp8_e4m3, and the empty name means none. Throws
-/// InvalidArgument for any other name; the message suggests the nearest valid one.
+/// InvalidArgument for any other name; the message suggests a similar name if there is one.
 MCCL_API Codec codec_named(std::string_view name);
 /// Returns the codec of the given name, with `ratio` as its parameter if it is topk. Also accepts
 /// "auto", which means bf16 with `if_faster`, because bf16 has the range of f32 and needs no

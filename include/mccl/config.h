@@ -44,8 +44,8 @@ struct MCCL_API Config {
   /// that both ranks of a pair have.
   std::string rdma_gid;
   std::string rdma_service = "auto";  ///< Type of the queue pairs: auto, rc, uc
-  /// If true, only those devices of the table in `rdma_device` are used that join a rank to the
-  /// next rank
+  /// If true, a rank uses only the devices of the table in `rdma_device` that join it to the next
+  /// or the previous rank
   bool rdma_ring = false;
   /// How data travels between two ranks for which the table of devices lists no cable: relay, tcp
   std::string rdma_uncabled = "relay";
@@ -99,9 +99,9 @@ struct MCCL_API Config {
   /// Seconds to wait for the other ranks at start-up. Also the seconds after which a destroyed
   /// group drops its unsent data if the receiving rank accepts none of it
   double connect_timeout = 60;
-  double liveness_interval = 10;  ///< Seconds without data from a rank until it counts as dead
+  double liveness_interval = 10;  ///< Seconds without data after which a rank counts as dead
   /// Seconds for which a rank tries to replace a broken connection to a live rank; 0: not at all;
-  /// -1: liveness_interval
+  /// -1: the value of liveness_interval
   double link_retry = -1;
   /// Seconds without progress after which a warning names the ranks that a call waits for; 0: no
   /// warning
@@ -141,8 +141,8 @@ struct MCCL_API Config {
   Given chunk_bytes_given;  ///< If not set, link_profile may change chunk_bytes.
 
   /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
-  /// InvalidArgument if a variable is unknown (the message suggests the nearest name), if a value
-  /// is out of range, or if the file is not a JSON object of known settings.
+  /// InvalidArgument if a variable is unknown (the message suggests a similar name), if a value is
+  /// out of range, or if the file is not a JSON object of known settings.
   static Config from_environment();
   /// Does the same with the variables in `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);

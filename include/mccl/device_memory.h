@@ -9,10 +9,10 @@
 
 namespace mccl {
 
-/// Allocates `bytes` bytes on `device`, rounded up to a multiple of 2 MiB. Collectives use the
-/// memory in place after Group::reach_device_memory(). The caller frees it with
-/// free_device_memory(). Throws InvalidArgument if this machine has no such device, Error if the
-/// device is out of memory.
+/// Allocates `bytes` bytes on `device`, rounded up to a multiple of 2 MiB. After
+/// Group::reach_device_memory(), collectives read inputs in this memory in place where that is
+/// faster. The caller frees it with free_device_memory(). Throws InvalidArgument if this machine
+/// has no such device, Error if the device is out of memory.
 MCCL_API void* allocate_device_memory(Device device, std::size_t bytes);
 
 /// Frees `memory`, which allocate_device_memory() returned for `device`. Blocks until the device

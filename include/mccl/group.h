@@ -143,10 +143,11 @@ class MCCL_API Group {
   /// must be data.bytes(). Work::source() returns the sender.
   virtual Work recv(Buffer data, int peer, std::uint32_t tag, const CallOptions& = {}) = 0;
 
-  /// Lets later collectives use memory from allocate_device_memory() in place. Without this call,
-  /// collectives copy the data to memory that the other ranks' devices can access. All ranks must
-  /// make this call, with devices of the same DeviceKind. The call may block until all ranks have
-  /// made it. No-op if the devices cannot access each other's memory.
+  /// Lets later collectives read inputs in memory from allocate_device_memory() in place where that
+  /// is faster. Without this call, collectives always copy their inputs to memory that the other
+  /// ranks' devices can access. All ranks must make this call, with devices of the same DeviceKind.
+  /// The call may block until all ranks have made it. No-op if the devices cannot access each
+  /// other's memory.
   virtual void reach_device_memory(Device /*device*/) {}
 
   /// Sequence number of the group's last collective that devices carry out without the host, to be
