@@ -69,7 +69,7 @@ class JobContext final : public Context {
   std::string flight_record() const override { return engine_->recorder().to_json("asked"); }
   std::shared_ptr<Group> world() override { return world_; }
 
-  /// Returns the costs of the world group. The costs are unknown with MPI, because MPI chooses its
+  /// Returns the costs of the world group. With MPI, they are empty, because MPI chooses its
   /// algorithms itself.
   Costs costs() const override {
     Costs costs;

@@ -24,7 +24,7 @@ constexpr unsigned kLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kNativeAtomics = 3;        // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 
-/// Description of a rank's GPU, which the rank sends to all other ranks.
+/// Description of a rank's GPU. Each rank sends its own description to all other ranks.
 struct GpuOffer {
   direct::DeviceIdentity card;
   IpcHandle memory;
@@ -46,7 +46,8 @@ unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
 
 }  // namespace
 
-/// Description of one of a rank's windows, which the rank sends to all other ranks.
+/// Description of a window (a block of device::Pool). A rank sends the descriptions of its windows
+/// to all other ranks.
 struct PoolWindowOffer {
   IpcHandle memory;
   /// 1, or 0 if the window has been freed. Freed windows stay in the list of offers, because a
@@ -92,7 +93,7 @@ std::string Area::allocate() {
   }
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's addresses are integers
   fabric_.counters = reinterpret_cast<kernels::cuda::Counters*>(counters_);
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the address is an integer
   fabric_.windows = reinterpret_cast<std::byte* const*>(table_);
   return {};
 }
@@ -118,7 +119,7 @@ std::string Area::open(Group& group) {
   for (int peer = 0; peer < group.size() && objection.empty(); ++peer) {
     const direct::DeviceIdentity& card = offers[static_cast<std::size_t>(peer)].card;
     if (peer == group.rank()) {
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the address is an integer
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(memory_);
     } else if (!direct::on_one_host(card, own.card)) {
       objection = fmt::format("rank {} is on another host", peer);
@@ -136,7 +137,7 @@ std::string Area::open(Group& group) {
         objection =
             fmt::format("cannot open the memory of rank {} ({}): {}", peer, card.bus, error.what());
       }
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the address is an integer
       fabric_.areas[peer] = reinterpret_cast<std::byte*>(there);
       if (!is_by_nvlink(own.card, card)) by_nvlink = 0;
     }
@@ -208,7 +209,7 @@ std::string Area::open_windows(int peer, std::span<const PoolWindowOffer> offers
     } catch (const Error& error) {
       return fmt::format("cannot open memory of rank {}: {}", peer, error.what());
     }
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): as above
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the address is an integer
     row[i] = reinterpret_cast<std::byte*>(there);
   }
   return {};

@@ -1,4 +1,4 @@
-// The staging area on a rank's GPU, to which the kernels of all ranks of a group write.
+// The staging area: memory on a rank's GPU to which the kernels of all ranks of a group write.
 #pragma once
 
 #include <chrono>
@@ -43,8 +43,9 @@ class Area {
   std::string exchange_windows(Group& group);
   /// True if there are windows that all ranks can access; the same on all ranks.
   bool has_windows() const { return has_windows_; }
-  /// Returns the window and offset of `memory`, encoded by kernels::cuda::place_in() for other
-  /// ranks' kernels. Returns kNowhere if those kernels cannot access the memory.
+  /// Returns the window and offset of the `bytes` bytes at `memory`, encoded by
+  /// kernels::cuda::place_in() for other ranks' kernels. Returns kNowhere if those kernels cannot
+  /// access the memory.
   std::uint64_t place_of(const void* memory, std::size_t bytes) const;
 
   kernels::cuda::Alarm& alarm() const {

@@ -55,7 +55,7 @@ void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   asked->work =
       group_.all_gather({&asked->own, 1, DType::u8},
                         {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
-  // The callback keeps the memory of the reports alive until the call has ended.
+  // The callback keeps the memory of the reports alive until the all_gather has ended.
   asked->work.on_done([asked](const std::exception_ptr&) {});
   if (before == State::open) asked_.push_back(std::move(asked));
   state_ = before;
@@ -96,8 +96,8 @@ void AutoPath::stay_on_host(const std::string& reason) {
   state_ = State::through_host;
 }
 
-/// Creates the candidates on all ranks and chooses among them. All ranks must call it. An error
-/// that it throws fails the current call.
+/// Creates the candidate paths and measures them. All ranks must call it. If it throws during a
+/// collective, way_for() fails the group.
 void AutoPath::meet(Device device) {
   state_ = State::meets;
   std::vector<std::string> names;

@@ -80,13 +80,14 @@ class AutoPath final : public Path {
   const Log log_;
 
   std::atomic<State> state_{State::open};
-  // The members up to `inherited_` are used only during collective calls, which do not overlap.
+  // The members from here to `last_bytes_` are used only by collective calls and reach_memory(),
+  // which do not overlap.
   std::uint64_t calls_ = 0;
   bool may_meet_ = false;  ///< True if the current call may wait for the other ranks.
   std::vector<std::shared_ptr<Asked>> asked_;  ///< Reports that have not been read.
   std::unique_ptr<device::SerialQueue> own_queue_;
   std::vector<Figures> figures_;  ///< Measured times of each path in `ways_`.
-  std::vector<int> order_;        ///< Indices into `ways_`, fastest first for the last call.
+  std::vector<int> order_;        ///< Indices into `ways_`, fastest first for `last_call_`.
   Collective last_call_ = Collective::barrier;
   std::size_t last_bytes_ = 0;
 

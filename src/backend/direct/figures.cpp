@@ -28,7 +28,8 @@ Collective like(Collective call) {
 }
 
 /// Returns the time of a call, interpolated linearly between the measured lengths. Outside the
-/// range of these lengths, returns the time of the nearest length.
+/// range of these lengths, returns the time of the nearest length. Returns infinity if the path
+/// does not support the call at some length.
 float seconds_of(const Figures& figures, std::size_t call, std::size_t bytes) {
   const auto& row = figures.seconds[call];
   if (std::ranges::find(row, 0.0F) != row.end()) return std::numeric_limits<float>::infinity();

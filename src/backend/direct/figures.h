@@ -26,8 +26,8 @@ inline constexpr std::array<std::size_t, 3> kMeasuredBytes{
 struct Figures {
   std::array<std::array<float, kMeasuredBytes.size()>, kMeasuredCalls.size()> seconds{};
 
-  /// Replaces each time by the time in `other` if that time is longer. The result is the time on
-  /// the slowest rank.
+  /// Replaces each time by the time in `other` if the latter is longer. Once called with the
+  /// figures of all ranks, this object holds the times of the slowest rank.
   void take_slower(const Figures& other);
 };
 
@@ -44,8 +44,8 @@ struct Scratch {
 /// Allocates the memory for measure(). Throws Error if the allocation fails.
 Scratch scratch_on(device::Accelerator& accelerator);
 
-/// Measures the collectives of kMeasuredCalls on `path`, which takes some milliseconds. All ranks
-/// must call this function at the same time. Throws TimeoutError if a rank does not join within
+/// Measures the collectives of kMeasuredCalls on `path`. Takes some milliseconds. All ranks must
+/// call this function at the same time. Throws TimeoutError if a rank does not join within
 /// `patience`, and PeerError if the path fails.
 Figures measure(Path& path, device::SerialQueue& queue, const Scratch& scratch, Device device,
                 int ranks, std::chrono::milliseconds patience);

@@ -40,8 +40,8 @@ class Path {
   virtual void enqueue(const Request& request, void* stream) = 0;
   /// The queue that orders the calls of this path on the device; null until the ranks have met.
   device::SerialQueue* queue() const { return queue_; }
-  /// All ranks must call it. Later calls access memory of device::Pool directly, without staging,
-  /// if the devices of all ranks can reach it.
+  /// All ranks must call it. Later calls may read inputs in memory of device::Pool in place,
+  /// without staging, if the devices of all ranks can reach that memory.
   virtual void reach_memory(Device /*device*/) {}
   /// Called on all ranks when the group is split. Returns the path for `child`, the new group of
   /// this rank. Returns null if `child` must make its own path, or if this rank is in no new group.

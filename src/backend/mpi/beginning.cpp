@@ -89,8 +89,8 @@ class Beginning {
   }
 
  private:
-  /// Chooses the memory that MPI reads and writes. Small data are copied through the Flight's own
-  /// memory, and so are operands of reductions that lack the alignment that MPI needs.
+  /// Chooses the memory that MPI reads and writes. Copies small data through the Flight's own
+  /// memory, and also the operands of a reduction if they lack the alignment that MPI requires.
   void lay_out() {
     const bool is_broadcast = call_.collective == Collective::broadcast;
     const std::size_t given = is_broadcast && !is_root() ? 0 : request_.in.bytes();

@@ -32,7 +32,7 @@ constexpr int kStatusOfAbort = 1;
 struct Registry {
   std::mutex mutex;
   MpiProcess* process = nullptr;
-  std::string failure;  ///< Error of the attempt to initialise MPI, which is made only once.
+  std::string failure;  ///< Error of the only attempt to initialise MPI; empty if none has failed.
 };
 
 Registry& registry() {

@@ -1,5 +1,5 @@
-// A thread that makes MPI calls which the caller's thread is not allowed to make, or in which it
-// must not block.
+// A thread that makes MPI calls which the caller's thread may not make, or in which the caller's
+// thread must not block.
 #pragma once
 
 #include <condition_variable>

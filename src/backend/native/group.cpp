@@ -13,8 +13,8 @@
 namespace mccl::native {
 namespace {
 
-/// Maximum number of entries in `faster_`. A training program uses fewer pairs of collective and
-/// count.
+/// Number of entries at which `faster_` is emptied before the next one is added. A training program
+/// uses fewer pairs of collective and count.
 constexpr std::size_t kMostRemembered = 256;
 
 /// Returns the ranks of `parent` that passed this color, ordered by key and then by rank. Returns
@@ -94,8 +94,8 @@ Coding NativeGroup::coding_of(const Request& request, const CallOptions& options
 }
 
 /// True if the cost model predicts that the codec makes the call faster. All ranks get the same
-/// result, because they use the same facts. Returns false for types other than f32: programs choose
-/// longer types for their precision.
+/// result, because they use the same facts. Returns false for types other than f32, as
+/// Compression::if_faster promises.
 bool NativeGroup::is_faster(const Request& request, const Coding& coding) const {
   if (request.call.dtype != DType::f32) return false;
   const std::lock_guard lock(mutex_);

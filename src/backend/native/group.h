@@ -32,7 +32,7 @@ struct GroupSetup {
   /// Gives a new group a device path, or lets MPI carry out the group's calls. Null if the context
   /// uses neither. The second argument is the group's timeout.
   std::function<void(NativeGroup&, std::chrono::milliseconds)> give_path;
-  /// Computes reductions in place of the host's kernels, on a GPU or with Accelerate (see units.h);
+  /// Computes reductions instead of the host's kernels, on a GPU or with Accelerate (see units.h);
   /// null if the settings request neither.
   std::shared_ptr<kernels::Unit> unit;
   /// True if calls are staged even on memory that a Mac's GPU shares with the host.
@@ -138,7 +138,7 @@ class NativeGroup final : public Group {
 
   // Defined in group_calls.cpp:
   Arguments arguments() const { return {rank(), size()}; }
-  /// If `on_device` is not null, a device path that runs the call uses it in place of `request`.
+  /// If `on_device` is not null, a device path that runs the call uses it instead of `request`.
   Work begin(const Request& request, const CallOptions& options,
              const Request* on_device = nullptr);
   Work begin_sum(const Request& request, const CallOptions& options);

@@ -97,7 +97,7 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   }
   device::SerialQueue& queue = *path_->queue();
   const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
-  // Called without the queue's lock, because it may wait for the progress lock.
+  // Called without the queue's lock, because it may wait for the engine's progress lock.
   const auto record = [&] {
     engine_->record_enqueued(*state_, request, way.algorithm(), options.site);
   };

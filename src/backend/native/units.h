@@ -1,4 +1,4 @@
-// Creates the units that compute reductions in place of the host's kernels (a GPU, Accelerate), if
+// Creates the units that compute reductions instead of the host's kernels (a GPU, Accelerate), if
 // the settings ask for any.
 #pragma once
 

@@ -8,9 +8,9 @@ using schedule::Facts;
 
 namespace {
 
-/// Bounds on the results of disturbed measurements. kLeastSeconds is the minimum of a fitted time.
-/// kLeastTimesAsLong is the minimum ratio of the measured to the expected time, so that a cache is
-/// at most 20 times as fast as assumed.
+/// Bounds on the results, in case other processes disturb the measurements. kLeastSeconds is the
+/// minimum of a fitted time. kLeastTimesAsLong is the minimum ratio of the measured to the expected
+/// time, so that a cache is at most 20 times as fast as assumed.
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kLeastTimesAsLong = 0.05;
 
@@ -54,7 +54,7 @@ double WindowFit::solve(double Facts::*fact, Collective collective, double secon
   return std::max(kLeastSeconds, (seconds - rest) / slope);
 }
 
-/// Predicts the seconds of a call with the algorithm that the measured calls used.
+/// Predicts how many seconds a call takes with the algorithm that the measured calls used.
 double WindowFit::predicted(Collective collective, std::size_t bytes, const Facts& facts) const {
   schedule::Problem problem;
   problem.collective = collective;

@@ -9,10 +9,10 @@
 namespace mccl::native {
 
 /// Each predicted time of a call is a linear function of each fitted time. If ranks share cores,
-/// the cost of context switches hides the window's latency, so only that cost is fitted and the
-/// latency keeps its assumed value. If every rank has its own core, there are no context switches
-/// to measure. Each function returns 0 if the settings forced the measured calls to use links,
-/// because their times then do not depend on the window.
+/// the cost of context switches hides the window's latency, so only switch_s and turn_s are fitted,
+/// and the latency keeps its assumed value. If every rank has its own core, there are no context
+/// switches to measure. Each function returns 0 if the settings forced the measured calls to use
+/// links, because their times then do not depend on the window.
 class WindowFit {
  public:
   /// `at_calls` are the facts with which the measured calls chose their algorithms. The calls are

@@ -251,8 +251,9 @@ void NcclPath::begin(const Request& r, void* stream) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-/// Carries out a collective that NCCL lacks by sends and receives, or by one reduction per rank.
-/// The caller must put these NCCL calls in one NCCL group, so that they start together.
+/// Carries out a collective that NCCL lacks. Makes several NCCL calls instead: sends and receives,
+/// or one reduction per rank. The caller must put them in one NCCL group, so that they start
+/// together.
 void NcclPath::exchange(const Request& r, void* stream) {
   const ElementForm move = moved(r.call.dtype);
   const Shares given = shares_of(r, group().size());

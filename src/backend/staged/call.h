@@ -1,4 +1,4 @@
-// A call in a group's queue of ordered calls, which waits for a device, a fence or an earlier call.
+// A call that waits for a device, a fence or an earlier call, in a group's queue of ordered calls.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class StagedCall final : public detail::WorkState, public Returning {
  public:
   /// If the input is on a device and the call has no fence, starts to copy the input to host
   /// memory. `early`: true if the call may start before all of its input has arrived (see
-  /// engine::Conveyor). Throws InvalidArgument.
+  /// engine::Conveyor). Throws the errors of Stage's constructor.
   StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& request,
              const CallOptions& options, int rank, Clock::time_point deadline, bool early);
 

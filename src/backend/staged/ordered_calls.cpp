@@ -205,8 +205,8 @@ bool OrderedCalls::finish_returning() {
 }
 
 /// Waits up to 1 ms for a running call; meanwhile this thread drives the engine. Callers with GPU
-/// memory seldom wait on the host, so without this thread no thread would drive the engine, which
-/// would then go to sleep sooner.
+/// memory seldom wait on the host. Without this thread, only the engine's own thread would drive
+/// the engine, and that thread polls for a shorter time before it sleeps.
 void OrderedCalls::help_running() {
   constexpr std::chrono::milliseconds kSlice{1};
   Work work;

@@ -26,7 +26,9 @@ class Stage final : public engine::Conveyor {
  public:
   /// Turns the request of rank `rank` into a request on host memory. The device copies the input to
   /// that memory once the caller's stream has reached this call or its fence has passed. `early`:
-  /// true if the call may start before all of its input has arrived. Throws InvalidArgument.
+  /// true if the call may start before all of its input has arrived. Throws InvalidArgument if
+  /// input and output lie on different devices, if memory does not belong to its device, or if the
+  /// stream is being captured.
   Stage(Request& request, int rank, const CallOptions& options, bool early);
   /// If the device has not finished, it may still use the pinned memory and the HostBounce, which
   /// are then never freed or reused.
