@@ -26,8 +26,8 @@ struct AlgorithmEntry {
   bool sums_blocks = false;
   /// True if all ranks do the same: each rank receives messages of the same sizes as those that it
   /// sends, but not necessarily from the ranks to which it sends. The cost model then simulates a
-  /// single rank. A problem with a root never has this property. Null means that no problem has
-  /// this property.
+  /// single rank. The cost model calls this only for problems without a root. Null means that no
+  /// problem has this property.
   bool (*is_symmetric)(const Problem& problem) = nullptr;
   /// True if an all_reduce handles the ranks' parts of the buffer one after another.
   bool in_parts = false;

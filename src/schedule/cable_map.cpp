@@ -84,9 +84,9 @@ double CableMap::rate(int a, int b) const {
   return joint == joints_.end() ? 0 : joint->second.bytes_per_s;
 }
 
-/// Returns the minimum rates for which find_ring() and find_tree() search, the highest first. They
-/// come from the rates between members that cables join; rates that count as equal give one
-/// minimum.
+/// Returns the minimum rates of a cable that find_ring() and find_tree() try in turn, the highest
+/// first. There is one for each rate between members that a cable joins; rates that count as equal
+/// share one.
 std::vector<double> CableMap::rates() const {
   std::vector<double> found;
   for (int a = 0; a < size(); ++a) {

@@ -23,8 +23,8 @@ class CableMap {
   bool joins(int a, int b) const { return cabling_.joins(member(a), member(b)); }
 
   /// An order of the ranks in which a cable joins each rank to the next, and the last to the first.
-  /// Among several rings, it is the one whose slowest cable is fastest, but rates that differ by at
-  /// most a quarter count as equal. Empty if no ring was found.
+  /// The slowest cable of the ring is as fast as possible, but rates that differ by at most a
+  /// quarter count as equal. Empty if no ring was found.
   const std::vector<int>& ring() const { return ring_; }
   /// The parent of each rank in a tree of cables, or -1 for the root. The tree uses the fastest
   /// cables that connect all members and, among those, has the fewest levels. Empty if the members'

@@ -32,7 +32,7 @@ struct Facts {
   /// the rest, the rank waits and can do other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
-  double window_latency_s = 0.1e-6;  ///< Time from an arrival until other ranks see it.
+  double window_latency_s = 0.1e-6;  ///< Time from an arrival (schedule.h) until others see it.
   double cached_bytes_per_s = 36e9;  ///< Rate at which a rank copies or adds data between caches.
   /// Rate at which a rank reads and writes memory while all other ranks do the same.
   double memory_bytes_per_s = 17e9;
@@ -95,10 +95,10 @@ class Estimator {
   Problem built_for_;
 };
 
-/// Returns the algorithm and chunk with the lowest predicted time, of all algorithms that can
-/// perform the problem. Takes nodes, window, ring and tree from the facts, not from the problem.
-/// Only the size of the group and `facts.forced` decide for an all_to_all that is not `even`,
-/// because the ranks do not know each other's counts.
+/// Returns the algorithm and chunk with the lowest predicted time, of the candidates for the
+/// problem (see candidates_for() in choose.cpp). Takes nodes, window, ring and tree from the facts,
+/// not from the problem. Only the size of the group and `facts.forced` decide for an all_to_all
+/// that is not `even`, because the ranks do not know each other's counts.
 Choice choose(const Problem& problem, std::size_t element_bytes, const Facts& facts);
 
 /// True if the coded sum is predicted to take at least a tenth less time than the exact sum.

@@ -126,7 +126,7 @@ class Sample {
 };
 
 /// Returns a rank that can represent all others if all ranks do the same: the first rank of the
-/// last of the largest nodes.
+/// largest node, or of the last one if several nodes are equally large.
 int typical_rank(const Problem& p) {
   const std::vector<std::vector<int>> nodes = all_nodes(p);
   const std::vector<int>* largest = &nodes[0];

@@ -25,8 +25,9 @@ namespace {
 constexpr std::size_t kSegmentsInFlight = 2;
 /// Number of chunks of a segment for each column. Several are needed to pipeline the column's ring.
 constexpr std::size_t kChunksPerSegment = 4;
-/// Maximum number of elements whose time between nodes depends on latency and not on bandwidth.
-/// They travel by binomial tree or recursive doubling, and more elements by chain or ring.
+/// Up to this number of elements, the time of a transfer between nodes depends on latency and not
+/// on bandwidth. Such transfers use the binomial tree or recursive doubling; longer ones use the
+/// chain or the ring.
 constexpr std::size_t kSmallPart = 8192;
 
 class Hierarchical : public ScheduleWriter {
@@ -112,8 +113,8 @@ class Hierarchical : public ScheduleWriter {
     return nth(part(segment, column), round, piece_);
   }
 
-  /// Performs one round through the window: waits until all ranks have ended the previous round,
-  /// publishes, waits for all ranks to publish, and reads.
+  /// Performs one round through the window: waits until all ranks of the node have ended the
+  /// previous round, publishes, waits for these ranks to publish, and reads.
   template <typename Publish, typename Read>
   void round(Publish publish, Read read) {
     if (last_mark_ > 0) builder_.await(kAllPeers, last_mark_);

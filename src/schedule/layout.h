@@ -59,8 +59,8 @@ inline Region nth(Region whole, std::size_t index, std::size_t length) {
 }
 
 /// Divides extents into parts of equal length; the last parts may be shorter or empty. If the chunk
-/// is a multiple of `kGranule` elements, large extents are also divided at multiples of `kGranule`,
-/// which keeps operands aligned to cache lines.
+/// is a multiple of `kGranule` elements, large extents are divided at multiples of `kGranule`, so
+/// that operands stay aligned to cache lines.
 class Divider {
  public:
   explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}

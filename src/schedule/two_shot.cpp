@@ -2,10 +2,10 @@
 // the result, which the other ranks read.
 //
 // A piece is published without the rank's own part, so the space of that part is free for the
-// result. Each phase runs for a batch of pieces before the next phase, so that ranks seldom wait.
-// One set of slots is enough. A rank that has read a peer's results of a batch knows that the peer
-// has read all operands of the batch. A rank publishes the next operands only after it has read the
-// results of all peers.
+// result. Each phase (publish operands, reduce them, read results) runs for a batch of pieces
+// before the next phase, so that ranks seldom wait. One set of slots is enough. A rank that has
+// read a peer's results of a batch knows that the peer has read all operands of the batch. A rank
+// publishes the next operands only after it has read the results of all peers.
 #include <algorithm>
 #include <vector>
 
