@@ -79,8 +79,9 @@ void QueueBounce::begin(const Trip& trip) {
   queue_->mark();
 }
 
-/// Returns the value of kArrived once the first `bytes` bytes of an input of `whole` bytes have
-/// arrived, and of kReleased once that much of an output of this size may be copied.
+/// Returns the value that kArrived has once the first `bytes` of `whole` bytes of input have
+/// arrived. kReleased has the same value once the first `bytes` of `whole` bytes of output may be
+/// copied.
 Word QueueBounce::word_at(std::size_t bytes, std::size_t whole) const {
   return bytes >= whole ? number_ : before_ + static_cast<Word>(bytes / piece_);
 }

@@ -44,7 +44,7 @@ MCCL_CRC_TARGET inline std::uint32_t step8(std::uint32_t crc, std::uint64_t byte
   return static_cast<std::uint32_t>(_mm_crc32_u64(crc, bytes));
 }
 
-// The instruction multiplies its 64-bit operand by x^32, and a carry-less product of two
+// The CRC instruction multiplies its 64-bit operand by x^32, and a carry-less product of two
 // bit-reversed numbers is multiplied by x. The exponent 8 * bytes - 33 compensates for both.
 constexpr std::uint32_t factor_to_append(std::size_t bytes) { return power_of_x(8 * bytes - 33); }
 

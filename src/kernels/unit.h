@@ -1,4 +1,4 @@
-// Interface of units that do arithmetic in place of the host's kernels: a system library or a GPU.
+// Interface of units that do arithmetic instead of the host's kernels: a system library or a GPU.
 #pragma once
 
 #include <cstddef>

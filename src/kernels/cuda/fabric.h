@@ -14,11 +14,12 @@ inline constexpr int kMostRanks = 8;
 inline constexpr int kMostBlocks = 256;
 inline constexpr int kThreads = 512;
 
-/// Maximum size in bytes of the data that a rank sends to each other rank in a flagged call. If the
-/// call sends sums back, the limit is half of this, because the sums take the other half.
+/// Maximum size in bytes of the data that a rank sends to each other rank in a flagged call
+/// (flagged.cuh). If the call sends sums back, the limit is half of this, because the sums take the
+/// other half.
 inline constexpr std::size_t kMostFlagged = std::size_t{2} << 20;
 /// Size in bytes of the data and flags of a packed call that one rank sends to another. Packed
-/// calls have one flag per line.
+/// calls (packed.cuh) have one flag per line.
 inline constexpr std::size_t kPackedArea = std::size_t{4} << 20;
 /// Maximum number of data bytes that one rank sends to another in a packed call: kPackedArea
 /// without the flags, which take 8 bytes of each line of 128. If the call sends sums back, the
@@ -80,7 +81,7 @@ struct Counters {
   /// Number of barriers so far. In a barrier, a block waits for the blocks with its number on the
   /// other ranks.
   std::uint32_t meetings[kMostBlocks];
-  std::uint32_t rounds[kMostBlocks];   ///< Number of rounds of staged calls so far.
+  std::uint32_t rounds[kMostBlocks];   ///< Rounds so far of calls neither flagged nor packed.
   std::uint32_t flagged[kMostBlocks];  ///< Number of flagged and packed calls so far.
 };
 

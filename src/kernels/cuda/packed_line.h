@@ -12,7 +12,7 @@ inline constexpr int kLanes = 32;
 inline constexpr int kDataLanes = 30;    ///< Number of lanes that hold data before packing.
 inline constexpr int kWordsOfLine = 15;  ///< Number of data words per line.
 inline constexpr int kDataOfWarp = 480;  ///< Number of data bytes in the lines that a warp writes.
-/// Number of bytes in these lines, including their flags.
+/// Number of bytes in the lines that a warp writes, flags included.
 inline constexpr int kBytesOfWarp = 512;
 
 MCCL_BOTH bool has_flag(int lane) { return lane % 8 == 7; }

@@ -74,7 +74,7 @@ class Reducer final : public Unit {
     std::byte* const first = driver_->contents(buffers.first);
     std::memcpy(first, a, bytes);
     std::memcpy(driver_->contents(buffers.second), b, bytes);
-    // If run() throws, the GPU may still use the buffers, so they are not reused.
+    // If run() or passed() throws, the GPU may still use the buffers, so they are not reused.
     const auto fence =
         kernels_->run({name, {buffers.first, 0}, {buffers.second, 0}, {buffers.first, 0}, count});
     while (!fence->passed()) std::this_thread::yield();

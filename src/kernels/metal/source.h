@@ -1,4 +1,5 @@
-// The source text of the kernels for Macs' GPUs. Metal compiles it when a process first needs it.
+// The source text of the kernels for Macs' GPUs. Metal compiles it when a process first needs it,
+// unless the build has compiled it.
 #pragma once
 
 #include <string>
