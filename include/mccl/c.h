@@ -239,7 +239,7 @@ MCCL_API void mccl_config_destroy(mccl_config* config) MCCL_NOEXCEPT;
 /* ---- Stores -------------------------------------------------------------------------------- */
 
 /* A small key-value store that all ranks of a job can reach: keys of at most 1 KiB, values of at
- * most 1 MiB, 64 MiB in all. */
+ * most 1 MiB, 64 MiB in all. A call beyond these limits fails with MCCL_ERROR_INVALID_ARGUMENT. */
 
 /* Creates a store for ranks that are threads of one process. All of them must use this store. */
 MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;

@@ -51,11 +51,11 @@ MCCL_API void mccl_group_destroy(mccl_group* group) MCCL_NOEXCEPT;
  * itself fails, before anything is sent; the work reports later errors. After a failure other than
  * MCCL_ERROR_INVALID_ARGUMENT the group stays failed: every later call fails for the same reason.
  *
- * `in` and `out` may be the same memory if a call takes both, except for all_to_all. In a
- * gather, `in` may be this rank's slot of `out`. In a scatter, `out` may be this rank's slot of
- * `in`. Otherwise `in` and `out` must not overlap. Arrays of counts have one number per rank of
- * the group. The numbers are the same on all ranks, except for all_to_allv. All memory must be
- * host memory. */
+ * `in` and `out` may be the same memory if a call takes both, except for all_to_all and
+ * all_to_allv. In a gather, `in` may be this rank's slot of `out`. In a scatter, `out` may be this
+ * rank's slot of `in`. Otherwise `in` and `out` must not overlap. Arrays of counts have one number
+ * per rank of the group. The numbers are the same on all ranks, except for all_to_allv. All memory
+ * must be host memory. */
 
 /* out = the reduction of the inputs of all ranks. `in` and `out` have `count` elements each. */
 MCCL_API mccl_status mccl_all_reduce(mccl_group* group, const void* in, void* out, size_t count,

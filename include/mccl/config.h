@@ -67,7 +67,8 @@ struct MCCL_API Config {
   std::string hostfile;
   std::string ifname;  ///< Interfaces to use, comma-separated; empty: all
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum bytes of a message on the wire
-  /// An all_reduce of fewer bytes than this uses the algorithm `direct`
+  /// In a group of at most 8 ranks, no two of which share memory, an all_reduce of fewer bytes than
+  /// this uses the algorithm `direct`
   std::size_t small_msg_threshold = 65536;
   bool transport_crc = false;  ///< If true, every message is checked with a CRC-32C
   /// If true, GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN

@@ -71,8 +71,8 @@ class MCCL_API Context {
   /// The flight record as JSON: the context's last 4096 calls, and its groups. docs/inspect.md
   /// describes the fields. Does not wait for pending calls.
   virtual std::string flight_record() const = 0;
-  /// Costs for the group of all ranks. Costs on which the ranks must agree are known only after the
-  /// first collective of that group.
+  /// Costs for the group of all ranks. `window_bytes` and `nodes` are final only after the first
+  /// collective of that group, in which the ranks agree on their shared memory.
   virtual Costs costs() const = 0;
 
   /// The group of all ranks. Like every group of the context, it ends with the context.

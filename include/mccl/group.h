@@ -74,10 +74,11 @@ inline constexpr int kAnySource = -1;
 /// counts do not match, if a root or peer is not a rank of the group, if memory overlaps where it
 /// must not, or if the reduction is not defined for the type. Work::wait() throws all later errors.
 ///
-/// Input and output may be the same memory (in place) if a call takes both. In a gather, the input
-/// may be this rank's slot of the output. In a scatter, the output may be this rank's slot of the
-/// input. Otherwise input and output must not overlap. After a failure other than InvalidArgument
-/// the group stays failed: every later call fails for the same reason.
+/// Input and output may be the same memory (in place) if a call takes both, except for all_to_all
+/// and all_to_allv. In a gather, the input may be this rank's slot of the output. In a scatter, the
+/// output may be this rank's slot of the input. Otherwise input and output must not overlap. After
+/// a failure other than InvalidArgument the group stays failed: every later call fails for the same
+/// reason.
 ///
 /// Thread-safe. If several threads issue collectives of one group, the program must give them the
 /// same order on all ranks.
@@ -153,8 +154,8 @@ class MCCL_API Group {
   /// Sequence number of the group's last collective that devices carry out without the host, to be
   /// passed to has_come_to(). Empty if there was no such collective.
   virtual std::optional<std::uint32_t> last_on_device() const { return {}; }
-  /// True if devices have finished the collective with sequence number `number` and all earlier
-  /// collectives that last_on_device() counts.
+  /// True if this rank's device has finished its part of the collective with sequence number
+  /// `number` and of all earlier collectives that last_on_device() counts.
   virtual bool has_come_to(std::uint32_t /*number*/) const { return true; }
 
   /// Lets the groups that split() made use the direct device paths of this group. All ranks must
