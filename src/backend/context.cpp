@@ -40,7 +40,7 @@ class JobContext final : public Context {
         compression_(compression_named(options.config.compression, options.config.topk_ratio)),
         setup_(std::make_shared<GroupSetup>(
             GroupSetup{nullptr, native::units_of(options.config), options.config.force_staging})),
-        // sees_any() loads no driver, because jobs that never use a GPU need none.
+        // Calls sees_any(), which loads no driver, because jobs that never use a GPU need none.
         engine_(engine::Engine::create(
             {.rank = options.rank,
              .size = options.size,

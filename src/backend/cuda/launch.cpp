@@ -18,8 +18,8 @@ constexpr const char* kKernelNames[kKernels] = {
 constexpr const char* kSuffixes[kSummed] = {"_f32", "_f16", "_bf16"};
 
 constexpr std::size_t kLeastThreads = 128;
-/// Maximum length of a part, in lines of 16 bytes, for which a launch has one block per
-/// multiprocessor. At this length, each thread moves about one line.
+/// Maximum number of 16-byte lines in a part (the data for one other rank) of a short call, which
+/// has at most one block per multiprocessor. At this length, each thread moves about one line.
 constexpr std::size_t kMostOfOneEach = std::size_t{64} << 10;
 
 struct KernelChoice {

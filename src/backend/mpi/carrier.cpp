@@ -25,10 +25,10 @@ using engine::Task;
 /// Open MPI's nonblocking functions are half as fast, which costs more than the handover to that
 /// thread. MPICH does not have this difference.
 constexpr std::size_t kBulkBytes = std::size_t{1} << 20;
-/// Time for which a failed group waits until calls in flight no longer use the program's memory.
-/// MPI soon completes a call that all ranks have begun. A rank in the barrier before a blocking
-/// call waits for the same time, because other ranks may already have left the barrier and entered
-/// the call.
+/// Time for which a failed group waits for its calls in flight, which use the program's memory. If
+/// some have not ended by then, this process stops using MPI. MPI soon completes a call that all
+/// ranks have begun. A rank in the barrier before a blocking call waits for the same time, because
+/// other ranks may already have left the barrier and entered the call.
 constexpr std::chrono::milliseconds kLastMoment{1000};
 /// Time limit that replaces kLastMoment if a thread is in a blocking call, which cannot be
 /// cancelled.

@@ -114,7 +114,7 @@ class MpiLibrary {
   /// Makes MPI return later errors on `comm` instead of aborting the job.
   void return_errors(Comm comm) const { Comm_set_errhandler(comm, abi_.errors_return); }
   Comm duplicate(Comm comm) const;
-  /// Creates a communicator of `count` ranks of `comm`, all of which must call this. Blocks.
+  /// Creates a communicator of `count` ranks of `comm`. Blocks until all these ranks call this.
   Comm create_group(Comm comm, const int* ranks, int count, int tag) const;
   /// Creates a type whose element has `bytes` bytes, for a message whose size exceeds the range of
   /// int.
@@ -189,7 +189,7 @@ class MpiLibrary {
 
  public:
   const Function<> Finalize{*this, "MPI_Finalize"};
-  /// Ends all ranks of the job, without MPI_Finalize. May not return.
+  /// Ends all ranks of the job, without MPI_Finalize. The call may never return.
   const Function<Comm, int> Abort{*this, "MPI_Abort"};
   const Function<Comm, Handle*> Comm_get_errhandler{*this, "MPI_Comm_get_errhandler"};
   const Function<Comm, Handle> Comm_set_errhandler{*this, "MPI_Comm_set_errhandler"};

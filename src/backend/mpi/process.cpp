@@ -159,7 +159,7 @@ void MpiProcess::set_up(const Config& config) {
   if (size_ > 1) find_meeting_place(config);
 }
 
-/// Connects to the job's store. Rank 0 serves the store at MCCL_ROOT or, if that is not set, at a
+/// Connects to the job's store. Rank 0 serves the store at MCCL_ROOT. If that is not set, it uses a
 /// free port, on the loopback interface if all ranks are on one host. Rank 0 broadcasts the address
 /// and the key of the store.
 void MpiProcess::find_meeting_place(const Config& config) {

@@ -43,7 +43,8 @@ double WindowFit::cached_bytes_per_s(std::size_t bytes, double longer) const {
   return facts_.cached_bytes_per_s / std::max(kLeastTimesAsLong, longer / expected);
 }
 
-/// Returns the value of `fact` with which the model predicts `seconds` for a small call.
+/// Returns the value of `fact` with which the model predicts `seconds` for a small call of
+/// `collective`.
 double WindowFit::solve(double Facts::*fact, Collective collective, double seconds) const {
   Facts facts = facts_;
   facts.*fact = 0;

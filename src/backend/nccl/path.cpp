@@ -301,8 +301,8 @@ std::string NcclPath::failure() {
   return why_failed();
 }
 
-/// The caller must hold `mutex_`. Returns the group's failure rather than NCCL's, because only the
-/// group's failure names the lost rank.
+/// The caller must hold `mutex_`. Prefers the group's failure to an error of NCCL, because only the
+/// former names the lost rank.
 std::string NcclPath::why_failed() {
   if (std::string reason = group().failure(); !reason.empty()) return reason;
   Result state = kSuccess;
