@@ -1,6 +1,6 @@
 // Arithmetic on host memory. Pointers may have any alignment; `n` counts elements and may be 0.
 // Thread-safe. Each function uses the best instruction set of the machine, selected at run time.
-// All sets, and both orders of two operands, give the same bits.
+// All instruction sets, and both orders of two operands, give the same bits.
 // tests/kernels/reference.h defines the results.
 #pragma once
 

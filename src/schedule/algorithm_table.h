@@ -77,8 +77,8 @@ Schedule write(const Problem& problem) {
   return writer.finish();
 }
 
-/// Returns true. Serves as AlgorithmEntry::is_symmetric or AlgorithmEntry::can where every problem
-/// has that property.
+/// Returns true. Serves as AlgorithmEntry::can or AlgorithmEntry::is_symmetric if the answer is
+/// true for every problem.
 inline bool always(const Problem&) { return true; }
 
 /// Builders that other algorithms call. Both sum in blocks of a codec: build_coded() among all

@@ -106,10 +106,10 @@ class ScheduleWriter {
   ScheduleBuilder builder_;
 };
 
-/// Adds a pair (earlier, later) of steps to `waits` for each hazard that the other pairs do not
-/// imply. Divides the memory into intervals, at every begin and end of a region. Each interval
-/// records its last writer and the readers since then. Takes time proportional to the number of
-/// intervals in all regions together.
+/// Adds a pair (earlier, later) of steps to `waits` for each hazard (two accesses to the same data,
+/// at least one of them a write) that the other pairs do not imply. Divides the memory into
+/// intervals, at every begin and end of a region. Each interval records its last writer and the
+/// readers since then. Takes time proportional to the number of intervals in all regions together.
 void find_hazards(const Layout& layout, std::span<const Step> steps,
                   std::vector<std::pair<std::uint32_t, std::uint32_t>>& waits);
 

@@ -107,7 +107,7 @@ bool fits_through_window(const Problem& problem, std::size_t element_bytes, cons
   return estimator.at(std::max<std::size_t>(1, chunk)).steps <= kMostWindowSteps;
 }
 
-/// A candidate, and whether ranks must relay some of its messages.
+/// A candidate (algorithm and chunk), and whether ranks must relay some of its messages.
 struct RankedChoice {
   Choice choice;
   bool needs_relays = false;

@@ -29,7 +29,7 @@ struct Facts {
   double shared_latency_s = 1.5e-6;
   double shared_bytes_per_s = 5e9;
   /// Part of latency_s and of shared_latency_s during which the rank handles the message. During
-  /// the rest, the rank waits and can do other work.
+  /// the rest, the rank is free for other work.
   double message_work_s = 1.875e-6;
   double shared_message_work_s = 0.1875e-6;
   double window_latency_s = 0.1e-6;  ///< Time from an arrival (schedule.h) until others see it.
@@ -38,9 +38,9 @@ struct Facts {
   double memory_bytes_per_s = 17e9;
   double shared_cache_bytes = 32 << 20;  ///< Size of the caches that the cores of a node share.
   double ranks_per_core = 1;  ///< Highest number of ranks per core of a node, at least 1.
-  /// Both times apply only if ranks_per_core exceeds 1, and are multiplied by ranks_per_core.
-  /// switch_s is the time of a switch to another process, when ranks wait for each other. turn_s is
-  /// the time that a shared core adds to a call that waits for no other rank.
+  /// switch_s and turn_s apply only if ranks_per_core exceeds 1, and are multiplied by it. switch_s
+  /// is the time of a switch to another process, when ranks wait for each other. turn_s is the time
+  /// that a shared core adds to a call that waits for no other rank.
   double switch_s = 1.5e-6;
   double turn_s = 0.25e-6;
   std::size_t chunk_bytes = std::size_t{4} << 20;  ///< Maximum message size, in bytes.

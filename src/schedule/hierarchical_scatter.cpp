@@ -78,9 +78,9 @@ class HierarchicalScatter : public ScheduleWriter {
     sums_ = builder_.reserve_scratch(kSums * room_);
   }
 
-  /// Takes part in this node's sums of the c-th piece of the parts of the ranks `to`, which are at
-  /// most places() ranks. Encodes the sum for the rank of `to` at this rank's place, and sends it
-  /// to that rank unless it is this rank. `sent` counts the sends of the c-th piece.
+  /// Sums, together with the other ranks of this node, the c-th pieces of the parts of the ranks
+  /// `to`, of which there are at most places(). This rank encodes the sum for to[place_] and sends
+  /// it to that rank, unless that is this rank. `sent` counts the sends of the c-th piece.
   void give(std::size_t c, std::span<const int> to, std::size_t& sent) {
     const Extent given = place_ < to.size() ? piece(to[place_], c) : Extent{};
     const Region sum = alone() ? input(given) : sum_of_node(c, to, given);

@@ -34,10 +34,10 @@ constexpr double kKeeping = 0.5;
 // in few of 1274 examined cases: the ramp of spilled() or kCrowdedMemory in one, kArrival in two,
 // and kFlow (cost.cpp) in 16.
 
-/// Both times are in units of Facts::window_latency_s. kArrival is the time that each neighbour
-/// adds to StepTimes::meeting(). kPiece is the time StepTimes::piece(). They are assumed, because a
-/// measurement with two ranks cannot separate them from the latency. With more ranks than cores,
-/// the time of a process switch hides them.
+/// Both times are in units of Facts::window_latency_s. kArrival is the time that each other rank of
+/// the node adds to StepTimes::meeting(). kPiece is the result of StepTimes::piece(). They are
+/// assumed, because a measurement with two ranks cannot separate them from the latency. With more
+/// ranks than cores, the time of a process switch hides them.
 constexpr double kArrival = 0.5;
 constexpr double kPiece = 1;
 /// Slowdown of memory accesses if processes take turns on a core, because they evict each other's

@@ -42,8 +42,7 @@ inline constexpr std::size_t kMostFlaggedBroadcast = kMostFlagged / 2 - 16;
 /// Size in bytes of the area for the barrier meet(): 64 bytes per block and rank.
 inline constexpr std::size_t kFlagBytes = kMostBlocks * kMostRanks * 64;
 
-/// Maximum number of windows of a rank. A window is memory that other ranks read and write
-/// directly.
+/// Maximum number of windows of a rank. A window is memory that other ranks read directly.
 inline constexpr std::uint32_t kMostWindows = 1024;
 /// A place describes a position in a rank's memory to other ranks: the number of the window, and
 /// the offset in it. kNowhere describes memory outside all windows.

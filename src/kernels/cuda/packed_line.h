@@ -23,15 +23,17 @@ struct WordPlace {
   bool second;
 };
 
-/// Returns the position in the original data of the first or second word that `lane` writes. The
-/// result has no meaning for the second word of a lane with a flag.
+/// Returns the position, in the original data, of a word that `lane` writes: the lane's second word
+/// if `second` is set, else its first. The result has no meaning for the second word of a lane with
+/// a flag.
 MCCL_BOTH WordPlace in_data(int lane, bool second) {
   const int word = lane / 8 * kWordsOfLine + lane % 8 * 2 + (second ? 1 : 0);
   return {word / 2 % kLanes, word % 2 == 1};
 }
 
-/// Returns the position in the lines of the first or second word of original data in `lane`. Only
-/// the first kDataLanes lanes hold original data.
+/// Returns the position, in the lines, of a word of original data that `lane` holds: the lane's
+/// second word if `second` is set, else its first. Only the first kDataLanes lanes hold original
+/// data.
 MCCL_BOTH WordPlace in_lines(int lane, bool second) {
   const int word = lane * 2 + (second ? 1 : 0);
   const int of_line = word % kWordsOfLine;
