@@ -18,9 +18,8 @@ using Maker = std::function<std::shared_ptr<Accelerator>(int index)>;
 /// ends. Throws InvalidArgument with a one-sentence reason if this machine has no such device.
 std::shared_ptr<Depot> depot_of(Device device);
 
-/// Returns the Pool of a device: memory of the device that other processes may reach. Like the
-/// depot, the pool is made at the first call and kept until the process ends. Throws like
-/// depot_of().
+/// Returns the Pool of a device: memory that other processes may reach. Like the depot, the pool is
+/// made at the first call and kept until the process ends. Throws like depot_of().
 std::shared_ptr<Pool> pool_of(Device device);
 
 /// Calls Depot::release_unused(time) for all devices.

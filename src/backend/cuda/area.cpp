@@ -46,8 +46,7 @@ unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
 
 }  // namespace
 
-/// Description of a window (a block of device::Pool). A rank sends the descriptions of its windows
-/// to all other ranks.
+/// Description of a window (a block of device::Pool). Its rank sends it to all other ranks.
 struct PoolWindowOffer {
   IpcHandle memory;
   /// 1, or 0 if the window has been freed. Freed windows stay in the list of offers, because a

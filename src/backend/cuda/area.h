@@ -43,9 +43,8 @@ class Area {
   std::string exchange_windows(Group& group);
   /// True if there are windows that all ranks can access; the same on all ranks.
   bool has_windows() const { return has_windows_; }
-  /// Returns the window and offset of the `bytes` bytes at `memory`, encoded by
-  /// kernels::cuda::place_in() for other ranks' kernels. Returns kNowhere if those kernels cannot
-  /// access the memory.
+  /// Returns the place (kernels::cuda::place_in()) of the `bytes` bytes at `memory`, for other
+  /// ranks' kernels; kNowhere if those kernels cannot access the memory.
   std::uint64_t place_of(const void* memory, std::size_t bytes) const;
 
   kernels::cuda::Alarm& alarm() const {

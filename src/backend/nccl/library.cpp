@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kOldest = 21800;
 
-/// Throws InvalidArgument with the reason if NCCL cannot be loaded.
 NcclLibrary load() {
   const auto is_old = [](const std::string& path) {
     return InvalidArgument(

@@ -80,8 +80,7 @@ struct NcclLibrary {
 };
 
 /// Returns the NCCL that the process has already loaded, for example through torch, or else loads
-/// the system's NCCL. Throws InvalidArgument with the reason if none is found or it is older than
-/// 2.18.
+/// the system's NCCL. Throws InvalidArgument with the reason if none is found or it is too old.
 const NcclLibrary& library();
 
 /// NCCL's numbers for types and operations; -1 if NCCL has no equivalent with the same result.

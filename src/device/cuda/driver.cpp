@@ -16,8 +16,6 @@ std::string said_by(const CudaDriver& cu, Result result) {
                      text ? text : "the driver gives no description");
 }
 
-/// Loads and initialises the driver. Throws InvalidArgument with the reason on failure, or if there
-/// is no GPU.
 CudaDriver load() {
   try {
     CudaDriver cu;

@@ -227,7 +227,6 @@ bool add_scaled(const std::byte* src, std::size_t blocks, float* values, bool fi
   return good;
 }
 
-/// Widens the elements from `begin` to `end` one by one.
 template <class Element>
 void widen_some(const std::byte* src, std::size_t begin, std::size_t end, float* dst) {
   for (std::size_t i = begin; i < end; ++i) {

@@ -1,5 +1,4 @@
-// The source text of the kernels for Macs' GPUs. Metal compiles it when a process first needs it,
-// unless the build has compiled it.
+// The source text of the kernels for Macs' GPUs. A process compiles it if the build has not.
 #pragma once
 
 #include <string>
