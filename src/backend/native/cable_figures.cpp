@@ -9,7 +9,6 @@
 #include "backend/native/pair_figures.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "rendezvous/store/exchange.h"
 
 namespace mccl::native {
 namespace {
@@ -38,7 +37,7 @@ std::map<Pair, PairFigures> parse(const std::string& card, int rank, int size) {
 
 }  // namespace
 
-void measure_cables(const std::shared_ptr<engine::Engine>& engine) {
+void measure_cables(const std::shared_ptr<engine::Engine>& engine, Group& all) {
   if (engine->cabling().is_one_network()) return;
   std::string card;
   std::set<Pair> joined;
@@ -51,16 +50,14 @@ void measure_cables(const std::shared_ptr<engine::Engine>& engine) {
                           found.bytes_per_s);
     }
   }
-  const rendezvous::Exchange exchange(engine->store(), engine->rank(), engine->size(),
-                                      Clock::now() + kPatience);
-  const std::vector<std::string> cards = exchange.all_gather("cables", card);
-  std::map<Pair, PairFigures> all;
+  const std::vector<std::string> cards = all_gather_texts(all, card);
+  std::map<Pair, PairFigures> measured_pairs;
   for (int rank = 0; rank < engine->size(); ++rank)
-    all.merge(parse(cards[static_cast<std::size_t>(rank)], rank, engine->size()));
+    measured_pairs.merge(parse(cards[static_cast<std::size_t>(rank)], rank, engine->size()));
   std::vector<Cable> cables = engine->cabling().cables();
   for (Cable& cable : cables) {
-    const auto found = all.find({cable.a, cable.b});
-    if (found == all.end()) continue;
+    const auto found = measured_pairs.find({cable.a, cable.b});
+    if (found == measured_pairs.end()) continue;
     const auto together = engine->cabling().between(cable.a, cable.b).size();
     cable.latency_s = found->second.latency_s;
     cable.bytes_per_s = found->second.bytes_per_s / static_cast<double>(together);

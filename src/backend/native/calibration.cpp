@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +21,6 @@
 #include "kernels/copy.h"
 #include "kernels/reduce.h"
 #include "mccl/error.h"
-#include "rendezvous/store/exchange.h"
 
 namespace mccl::native {
 namespace {
@@ -128,8 +128,8 @@ double quickest_of(int times, Call call) {
 
 class Calibration {
  public:
-  explicit Calibration(const std::shared_ptr<engine::Engine>& engine)
-      : engine_(engine), nodes_(engine->nodes()) {}
+  Calibration(const std::shared_ptr<engine::Engine>& engine, NativeGroup& all)
+      : engine_(engine), all_(all), nodes_(engine->nodes()) {}
 
   void run() {
     Facts mine = nothing_measured();
@@ -244,9 +244,13 @@ class Calibration {
   void measure_window(Facts& measured) {
     const std::vector<int> members = members_of_my_node();
     if (members.size() < 2) return;
-    const auto state =
-        engine_->make_group(fmt::format("calibration/node of {}", members[0]), members, kPatience);
-    NativeGroup group(engine_, state);
+    std::optional<NativeGroup> of_node;
+    if (!engine_->is_one_node()) {
+      of_node.emplace(
+          engine_, engine_->make_group(fmt::format("calibration/node of {}", members[0]), members,
+                                       kPatience));
+    }
+    NativeGroup& group = of_node ? *of_node : all_;
     std::vector<float> data(kCached / sizeof(float));
     const CallOptions now{.caller_waits = true};
     const auto part = [&](std::size_t bytes) {
@@ -261,7 +265,7 @@ class Calibration {
     const double flow =
         time_of(kSmallCalls, kSmallCalls, [&] { group.broadcast(part(kSmall), 0, now).wait(); });
     const double cached = all_reduce(kCached, kCachedCalls, kCachedWarmup);
-    const Facts facts = engine_->facts_of(*state);
+    const Facts facts = engine_->facts_of(*group.state());
     if (facts.window_bytes == 0) return;  // no window could be allocated
     const WindowFit fit(facts, group.size(), ranks_per_core(), kSmall);
     if (ranks_per_core() > 1) {
@@ -320,9 +324,7 @@ class Calibration {
   Facts agree(const Facts& mine) const {
     std::string text;
     for (const MeasuredFact& each : kMeasured) text += fmt::format("{:.4g} ", mine.*each.fact);
-    const rendezvous::Exchange exchange(engine_->store(), engine_->rank(), engine_->size(),
-                                        Clock::now() + kPatience);
-    const std::vector<std::string> cards = exchange.all_gather("speed", text);
+    const std::vector<std::string> cards = all_gather_texts(all_, text);
     std::vector<std::vector<double>> values(std::size(kMeasured));
     for (int rank = 0; rank < engine_->size(); ++rank) {
       const auto figures = parse_numbers(cards[static_cast<std::size_t>(rank)]);
@@ -345,6 +347,7 @@ class Calibration {
   }
 
   const std::shared_ptr<engine::Engine>& engine_;
+  NativeGroup& all_;
   const std::vector<int>& nodes_;
 };
 
@@ -353,9 +356,12 @@ class Calibration {
 void calibrate(const std::shared_ptr<engine::Engine>& engine) {
   if (engine->size() == 1 || !engine->config().calibrate) return;
   engine->count_calls(false);
-  try_equal_ways(engine);
-  Calibration(engine).run();
-  measure_cables(engine);
+  std::vector<int> everyone(static_cast<std::size_t>(engine->size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  NativeGroup all(engine, engine->make_group("calibration", everyone, kPatience));
+  try_equal_ways(engine, all);
+  Calibration(engine, all).run();
+  measure_cables(engine, all);
   engine->count_calls(true);
 }
 

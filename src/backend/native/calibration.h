@@ -11,7 +11,7 @@ namespace mccl::native {
 /// Measures the parameters of the cost model (schedule::Facts) that the settings do not set. The
 /// ranks agree on common values, mostly the medians over the ranks, and pass these values to the
 /// engine. All ranks must call this function before they create groups. Throws the errors of the
-/// calls and of the store.
+/// calls, for example if a rank dies meanwhile.
 void calibrate(const std::shared_ptr<engine::Engine>& engine);
 
 }  // namespace mccl::native

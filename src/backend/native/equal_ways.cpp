@@ -10,7 +10,6 @@
 #include "backend/native/pair_figures.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "rendezvous/store/exchange.h"
 
 namespace mccl::native {
 namespace {
@@ -86,16 +85,14 @@ void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, i
 
 }  // namespace
 
-void try_equal_ways(const std::shared_ptr<engine::Engine>& engine) {
+void try_equal_ways(const std::shared_ptr<engine::Engine>& engine, Group& all) {
   if (engine->is_one_node()) return;
   std::string card;
   for (int peer = 0; peer < engine->rank(); ++peer) {
     const std::size_t count = engine->equal_ways(peer).size();
     if (count > 1) card += fmt::format("{} {} ", peer, std::min<std::size_t>(count, kMostWays));
   }
-  const rendezvous::Exchange exchange(engine->store(), engine->rank(), engine->size(),
-                                      Clock::now() + kPatience);
-  const std::map<Pair, int> counts = counts_of(exchange.all_gather("ways", card));
+  const std::map<Pair, int> counts = counts_of(all_gather_texts(all, card));
   if (counts.size() > kMostPairs) {
     if (!card.empty())
       engine->log().info(

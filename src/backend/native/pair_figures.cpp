@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "backend/native/group.h"
 
@@ -115,6 +117,25 @@ std::vector<Pair> in_rounds(std::set<Pair> pairs) {
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what) {
   return PairMeasurement(engine, pair, what).run();
+}
+
+std::vector<std::string> all_gather_texts(Group& all, const std::string& text) {
+  const CallOptions now{.caller_waits = true};
+  const std::uint64_t own = text.size();
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(all.size()));
+  all.all_gather({&own, 1, DType::u64}, {sizes.data(), sizes.size(), DType::u64}, now).wait();
+  const std::vector<std::size_t> counts(sizes.begin(), sizes.end());
+  std::string joined(std::reduce(counts.begin(), counts.end()), '\0');
+  all.all_gatherv({text.data(), text.size(), DType::u8}, {joined.data(), joined.size(), DType::u8},
+                  counts, now)
+      .wait();
+  std::vector<std::string> texts;
+  std::size_t from = 0;
+  for (const std::size_t count : counts) {
+    texts.push_back(joined.substr(from, count));
+    from += count;
+  }
+  return texts;
 }
 
 }  // namespace mccl::native

@@ -1,9 +1,11 @@
-// Measures the links between pairs of ranks when a job starts.
+// Measures the links between pairs of ranks when a job starts. All ranks exchange what they found
+// by calls of one group, `all`, because calls end soon if a rank dies. The store's answers do not.
 #pragma once
 
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -38,15 +40,18 @@ std::vector<Pair> in_rounds(std::set<Pair> pairs);
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what);
 
+/// Returns the texts that the ranks of the group pass, in rank order. All of them must call it.
+std::vector<std::string> all_gather_texts(Group& all, const std::string& text);
+
 /// Measures the latency and rate of every pair of ranks that cables join, by messages along these
 /// cables. All ranks must call it, and all get the same measured values. No-op if every rank can
 /// connect to every other rank directly.
-void measure_cables(const std::shared_ptr<engine::Engine>& engine);
+void measure_cables(const std::shared_ptr<engine::Engine>& engine, Group& all);
 
 /// Some pairs of ranks have several routes that the operating system considers equivalent. Measures
 /// each of these routes, and makes later links use the best one. All ranks must call it, because
 /// they exchange their numbers of routes. Ranks without such a pair measure nothing. Logs the
 /// measured values at INFO.
-void try_equal_ways(const std::shared_ptr<engine::Engine>& engine);
+void try_equal_ways(const std::shared_ptr<engine::Engine>& engine, Group& all);
 
 }  // namespace mccl::native
