@@ -1,6 +1,6 @@
-// Decides which small calls have times in the flight record. Reading the cycle counter takes 7 to 10
-// ns on most machines, but more than 20 ns in some virtual machines. On these, reading it for every
-// small call would make small calls 5 to 13 % slower.
+// Decides which small calls have times in the flight record. Reading the cycle counter takes at
+// most 10 ns on most machines, but more than 20 ns in some virtual machines. There, reading it for
+// every small call would make these calls 5 to 13 % slower.
 #pragma once
 
 #include <ctime>

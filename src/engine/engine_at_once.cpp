@@ -90,10 +90,13 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   if (driver_.stopping() || must_wait() || !group.may_run_at_once(task)) return AtOnce::no;
   const bool is_small =
       std::max(task.in.bytes(), task.out.bytes()) < Completions::kTimedMessageBytes;
-  const std::int64_t cycles = is_small && !is_collective(task.call) ? 0 : cycle_count();
+  const bool has_times = !is_small || is_collective(task.call);
   const Clock::time_point now = Completions::begin_at_once(
       is_collective(task.call) ? group.sequence() : completions_.ended_at_once());
   task.traffic.timed = now != Clock::time_point();
+  Completions::Cycles cycles;
+  if (has_times)
+    cycles.begun = is_small ? completions_.small_call_begins(task.traffic.timed) : cycle_count();
   const bool is_due =
       task.traffic.timed && now >= next_look_ - between_looks_ + kBetweenLooksAtOnce;
   if (is_due && (!look_beside_safely(now) || must_wait() || !group.may_run_at_once(task)))
@@ -111,7 +114,9 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   try {
     if (result == AtOnce::not_yet && !sends) {
       spin_until(group.is_carried(), [&] {
-        ++looks;
+        // A call that waits so long may have missed its reading of the clock, which now delays it
+        // little.
+        if (++looks == kEagerLooks && has_times && cycles.begun == 0) cycles.begun = cycle_count();
         result = group.advance_at_once(task);
         return result != AtOnce::not_yet;
       });
@@ -128,8 +133,8 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
     // as long as the call.
     const bool is_short =
         is_small && looks <= kEagerLooks && !group.is_carried() && !driver_.shares_cores();
-    const std::int64_t ended = cycles == 0 || is_short ? cycles : cycle_count();
-    completions_.end_at_once(task, now, {cycles, ended});
+    cycles.ended = cycles.begun == 0 || is_short ? cycles.begun : cycle_count();
+    completions_.end_at_once(task, now, cycles);
   }
   if (sends && sleeps_too_long()) driver_.wake();
   task.traffic.timed = true;

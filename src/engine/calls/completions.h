@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/call_clock.h"
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "engine/calls/operation.h"
@@ -114,6 +115,9 @@ class Completions {
   }
   /// Number of calls that have ended on their caller's thread.
   std::uint32_t ended_at_once() const { return at_once_; }
+  /// Returns cycle_count() when a small collective begins on its caller's thread, or 0 if the
+  /// call's record has no times (see CallClock). `is_due` is passed to CallClock.
+  std::int64_t small_call_begins(bool is_due) { return clock_.sparse_count(is_due); }
   /// Values of cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
     std::int64_t begun = 0;
@@ -145,6 +149,7 @@ class Completions {
   const Log& log_;
   std::atomic<bool> counts_{true};
   std::uint32_t at_once_ = 0;
+  CallClock clock_;
   EndedCalls ended_calls_;
   OperationList with_callbacks_;
 };
