@@ -145,8 +145,8 @@ std::string settings_markdown() {
                          meaning_with_caveat(setting));
   }
   table += fmt::format(
-      "| `{}` | {} | a path | JSON file of settings by their names in Python, read before the "
-      "variables |\n",
+      "| `{}` | {} | a path | JSON file of settings, under their names in Python; the other "
+      "variables override it |\n",
       kConfigFileVariable, kNotSet);
   table += fmt::format(
       "| `{}` | {} | true, false | Unchanged Python programs that import MLX run on MCCL; `mccl "

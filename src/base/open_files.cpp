@@ -49,7 +49,7 @@ std::string open_files_advice(int error) {
   if (error == ENFILE)
     return " (the host's limit for all processes together; raise it with sysctl fs.file-max)";
   if (error != EMFILE) return {};
-  return fmt::format(" (this process may open {}; raise the limit with ulimit -n)",
+  return fmt::format(" (this process may open {} files; raise the limit with ulimit -n)",
                      open_files_limit());
 }
 

@@ -52,16 +52,16 @@ constexpr SettingRow kRows[] = {
     {"backend",
      &Config::backend,
      "auto, native, mpi, nccl, cuda",
-     "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI library, "
-     "whose mpirun or srun starts the ranks. nccl, cuda: NCCL, or MCCL's own kernels inside one "
-     "host, run collectives on GPU memory, with one GPU per rank; native runs all other calls. "
+     "Backend that runs the calls. native: MCCL's own engine. mpi: the machine's MPI library; its "
+     "mpirun, or srun, starts the ranks. nccl: NCCL runs collectives on GPU memory. cuda: MCCL's "
+     "own kernels run them, on one host. Both need one GPU per rank; native runs all other calls. "
      "auto: native, and the faster of nccl and cuda if all ranks call with GPU memory",
      {.kind = choice}},
     {"transport",
      &Config::transport,
      "auto, tcp, shm, rdma",
      "Transport between ranks. auto: shared memory inside a machine, else RDMA if both ranks of a "
-     "pair have it, else tcp; shm and rdma: for all pairs, otherwise an error",
+     "pair have it, else tcp; shm and rdma: an error if any pair cannot use it",
      {.kind = choice}},
     {"rdma_device", &Config::rdma_device, "device names, comma-separated, or a path",
      "RDMA devices to use, with one link per device in each pair; or the path of a JSON table of "
@@ -148,8 +148,8 @@ constexpr SettingRow kRows[] = {
     {"small_msg_threshold",
      &Config::small_msg_threshold,
      "0 to 1G",
-     "Bytes below which all_reduce sends all data to all ranks in one step, in groups of at most 8 "
-     "ranks without shared memory",
+     "An all_reduce of fewer bytes sends all data to all ranks in one step, if the group has at "
+     "most 8 ranks and no shared memory",
      {.must_agree = true, .maximum = kGiB}},
     {"transport_crc",
      &Config::transport_crc,

@@ -14,8 +14,8 @@ namespace {
 
 /// Thrown if there is no memory for a more specific message. Copying it needs no memory.
 const TimeoutError kNotDone(
-    "the call is not done yet; it continues until its own timeout (and this rank is out of "
-    "memory)");
+    "the call is not done yet; it continues until its own timeout (this rank has no memory left "
+    "to name the call)");
 
 }  // namespace
 
