@@ -45,10 +45,11 @@ The table:
   published, read  bytes that a rank writes into its own window, and reads from the windows of the
                    other ranks on its node; a window is memory that the ranks of a node share
   time             predicted time; algbw, busbw: as in mccl bench
---compare shows "left out" beside algorithms that are cheaper than the chosen one but not allowed:
-on cables, algorithms for which other ranks would forward data; if all ranks share a window,
-algorithms over links; and all others if a codec requires the algorithm hierarchical, or a small sum
-the algorithm direct. With many ranks, schedules are built only for the root and some other ranks.
+--compare shows "left out" beside algorithms that are cheaper than the chosen one but not allowed.
+On cables, these are algorithms for which other ranks would forward data. If all ranks share a
+window, they are algorithms over links. If a codec requires the algorithm hierarchical, or a small
+sum the algorithm direct, they are all others. With many ranks, schedules are built only for the
+root and some other ranks.
 
 Examples:
   mccl plan --ranks 4                          all_reduce among 4 processes of this machine
@@ -306,7 +307,8 @@ void add_facts(CLI::App& app, PlanFlags& flags) {
             "{\"between\": [0, 1], \"rate\": \"10Gbit\", \"latency\": \"20us\"}; every rank "
             "is\na separate machine");
   add_value(app, "--window BYTES", flags.window,
-            "Bytes that a rank can publish in shared memory at a time;\ndefault 1M; 0: no window");
+            "Bytes that a rank can publish in shared memory at a time;\ndefault 1M; 0: calls use "
+            "only links");
   add_value(app, "--cores N", flags.cores, "Cores of each machine; default: those of this machine",
             integer_between(1, 1 << 16));
   app.add_flag("--measure", flags.measure,

@@ -24,7 +24,8 @@ constexpr int kPauseAfterError = 100;
 
 Address address_of(const std::string& host, int port) {
   if (port > kLastPort)
-    throw Error(fmt::format("the last port is {}; choose a lower MCCL_METRICS_PORT", kLastPort));
+    throw Error(fmt::format("the highest possible port is {}; choose a lower MCCL_METRICS_PORT",
+                            kLastPort));
   const auto address = Address::parse_numeric(host, static_cast<std::uint16_t>(port));
   if (!address) throw Error(fmt::format("{} is not an IP address", host));
   return *address;

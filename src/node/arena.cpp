@@ -286,11 +286,10 @@ std::span<std::byte> PeerRange::memory() const {
 }
 
 PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_memory_file(file_)) {
-  if (size_ < page_bytes())
-    throw Error("shared memory: a peer's memory is too small to be an arena");
+  if (size_ < page_bytes()) throw Error("shared memory: a peer's memory is smaller than a page");
   first_page_ = Mapping::of(file_, 0, page_bytes());
   if (header().magic != ArenaHeader::kMagic) {
-    throw Error("shared memory: a peer's memory is not an arena of this version of MCCL");
+    throw Error("shared memory: a peer's memory was not made by this version of MCCL");
   }
 }
 
@@ -300,7 +299,7 @@ void PeerArena::check(const RangePlace& place) const {
       place.offset == 0 || place.bytes > size_ || place.offset > size_ - place.bytes) {
     throw CorruptionError(
         fmt::format("shared memory: a peer sent an invalid range: {} bytes at offset {} of its "
-                    "arena of {} bytes",
+                    "memory of {} bytes",
                     place.bytes, place.offset, size_));
   }
 }

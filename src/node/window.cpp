@@ -40,9 +40,10 @@ Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> 
       row_(2 * call_bytes) {
   for (const Neighbour& neighbour : neighbours_) {
     if (neighbour.memory.size() < window_bytes(call_bytes, line)) {
-      throw CorruptionError(fmt::format(
-          "shared memory: rank {} shares a window of {} bytes, but the ranks agreed on {} bytes",
-          neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes, line)));
+      throw CorruptionError(
+          fmt::format("shared memory: rank {} shares {} bytes for collectives, but the ranks "
+                      "agreed on {} bytes",
+                      neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes, line)));
     }
     views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);
   }

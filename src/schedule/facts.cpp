@@ -41,7 +41,8 @@ constexpr FactInfo kFacts[] = {
     {"chunk_bytes", "B", "maximum size of a message", &Facts::chunk_bytes},
     {"small_bytes", "B", "size below which all_reduce uses the algorithm direct",
      &Facts::small_bytes},
-    {"window_bytes", "B", "bytes that a rank can publish in shared memory at a time; 0: no window",
+    {"window_bytes", "B",
+     "bytes that a rank can publish in shared memory at a time; 0: calls use only links",
      &Facts::window_bytes},
 };
 

@@ -258,7 +258,7 @@ TEST(NoDevice, IsReportedInOneSentence) {
     });
     // With a GPU the index is invalid; without one there is no driver or no GPU.
     EXPECT_THAT(said, ::testing::AnyOf(HasSubstr("no CUDA driver"), HasSubstr("finds no GPU"),
-                                       HasSubstr("cuda:99: this process sees")));
+                                       HasSubstr("there is no cuda:99: this process sees")));
     EXPECT_EQ(said.find('\n'), std::string::npos);
   });
 }

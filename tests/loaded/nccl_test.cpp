@@ -220,7 +220,9 @@ TEST(Gpus, NamesAMissingGpu) {
       say(error.what());
     }
   });
-  EXPECT_EQ(ranks.line(0), "cuda:7: this process sees 2 GPUs, 0 to 1 (see CUDA_VISIBLE_DEVICES)");
+  EXPECT_EQ(ranks.line(0),
+            "there is no cuda:7: this process sees 2 GPUs, with numbers 0 to 1 (see "
+            "CUDA_VISIBLE_DEVICES)");
 }
 
 }  // namespace

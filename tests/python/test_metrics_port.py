@@ -240,4 +240,4 @@ def test_a_port_that_does_not_exist():
     env = settings(65535, MCCL_METRICS_ADDR="::1")
     done = subprocess.run([program(), *BENCH, "0.1"], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "serves no metrics at port 65536: the last port is 65535" in done.stderr
+    assert "serves no metrics at port 65536: the highest possible port is 65535" in done.stderr

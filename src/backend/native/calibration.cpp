@@ -72,7 +72,7 @@ constexpr MeasuredFact kMeasured[] = {
     {&Facts::bytes_per_s, 1e-9, "GB/s per link"},
     {&Facts::shared_latency_s, 1e6, "us per link through shared memory"},
     {&Facts::shared_bytes_per_s, 1e-9, "GB/s per link through shared memory"},
-    {&Facts::window_latency_s, 1e6, "us per window"},
+    {&Facts::window_latency_s, 1e6, "us until a write to shared memory is seen"},
     {&Facts::cached_bytes_per_s, 1e-9, "GB/s in cache"},
     {&Facts::memory_bytes_per_s, 1e-9, "GB/s in memory"},
     {&Facts::reduce_bytes_per_s, 1e-9, "GB/s of sums"},

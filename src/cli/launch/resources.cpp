@@ -211,7 +211,7 @@ Ports ports_from(const Job& job, int first) {
   if (first < 3 || static_cast<std::size_t>(first) + needed > kLargestPort + 1) {
     throw InvalidArgument(fmt::format(
         "--starting-port {}: the job needs {} ports from this port on, and the two ports "
-        "before this port; the last port is {}",
+        "before this port; the highest possible port is {}",
         first, needed, kLargestPort));
   }
   Ports ports{.root = static_cast<std::uint16_t>(first - 2),

@@ -172,7 +172,7 @@ Context context_of(int index) {
   const CudaDriver& cu = driver();
   if (index < 0 || index >= cu.devices) {
     throw InvalidArgument(
-        fmt::format("{}: this process sees {} GPUs, 0 to {} (see "
+        fmt::format("there is no {}: this process sees {} GPUs, with numbers 0 to {} (see "
                     "CUDA_VISIBLE_DEVICES)",
                     name_of({DeviceKind::cuda, index}), cu.devices, cu.devices - 1));
   }

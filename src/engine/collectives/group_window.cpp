@@ -35,8 +35,9 @@ transport::Blob encode(const WindowOffer& offer) {
 WindowOffer decode_window_offer(std::span<const std::byte> bytes) {
   OfferOnWire on_wire;
   if (bytes.size() != sizeof on_wire) {
-    throw CorruptionError(fmt::format(
-        "a rank's offer of a window in shared memory has an invalid size, {} bytes", bytes.size()));
+    throw CorruptionError(
+        fmt::format("a message that offers a window in shared memory has an invalid size, {} bytes",
+                    bytes.size()));
   }
   std::memcpy(on_wire.data(), bytes.data(), bytes.size());
   return {on_wire[0], {on_wire[1], on_wire[2]}};

@@ -44,7 +44,8 @@ void Agreement::hear(GroupRank from, Vote vote) {
   if (vote.round == 0 || vote.round > decisions_.size() + 1 ||
       vote.standings.size() != known_.size()) {
     throw CorruptionError(
-        fmt::format("it votes on {} members in round {}, but the group has {} members and is in "
+        fmt::format("its vote on the surviving members covers {} members in round {}, but the "
+                    "group has {} members and is in "
                     "round {}",
                     vote.standings.size(), vote.round, known_.size(), decisions_.size() + 1));
   }

@@ -178,8 +178,9 @@ void GroupState::learn_window() {
   if (facts.window_bytes == 0) {
     around_.log.about(membership_.name)
         .warn(
-            "group '{}' has no window in shared memory, because one of its ranks has no memory "
-            "left for a window: collectives of the group use links instead",
+            "the ranks of group '{}' on one host send messages to each other instead of reading "
+            "each "
+            "other's memory, because one of them has no memory left to share",
             membership_.name);
     facts.nodes.clear();
   }

@@ -76,7 +76,8 @@ bool Peers::hear(WorldRank rank, Peer& peer, const OnMessage& on_message) {
     if (!message) return false;
     if (message->kind == ControlKind::goodbye) {
       const std::string& why = message->failure.reason;
-      peer.farewell = why.empty() ? "it has left the job" : "it gave up this rank: " + why;
+      peer.farewell = why.empty() ? "it has left the job"
+                                  : "it gave up this rank, about which it reports: " + why;
       peer.has_left = why.empty();
     } else if (message->kind == ControlKind::arrived) {
       peer.has_arrived = true;

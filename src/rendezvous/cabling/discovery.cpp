@@ -135,7 +135,9 @@ void Discovery::advance_trunks(Clock::time_point now) {
 }
 
 void Discovery::misbehaves(Trunk& trunk, const std::string& how, Clock::time_point now) {
-  if (cabling()) return give_up(trunk.cable(), fmt::format("from rank {}: {}", trunk.peer(), how));
+  if (cabling())
+    return give_up(trunk.cable(),
+                   fmt::format("rank {} violates the protocol: {}", trunk.peer(), how));
   const std::string why = fmt::format(
       "rank {} at {} violates the protocol, as seen by rank {}: {}; do all ranks run the same "
       "build of MCCL?",

@@ -184,7 +184,8 @@ std::vector<transport::Transport::LostPeer> Mesh::take_lost() {
     for (int peer = 0; peer < options_.size; ++peer) {
       if (peer == options_.rank || !goes_along(cable, peer)) continue;
       lost.push_back(
-          {WorldRank(peer), fmt::format("it is reached through {}: {}", text_of(cable), why)});
+          {WorldRank(peer), fmt::format("its connections passed through {}, which failed: {}",
+                                        text_of(cable), why)});
     }
   }
   return lost;

@@ -83,20 +83,21 @@ std::vector<Listener> listen_at(const std::string& address) {
 
 Entrance entrance_at(const std::string& address) {
   const HostPort where = transport::tcp::parse_host_port(address);
-  return {.name = "at " + address,
-          .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
-                                "that no firewall blocks port {}",
-                                where.port),
-          .advice_when_met =
-              "A program accepted a connection at that address, so no firewall blocks it: check "
-              "that it is rank 0 of this job and not stopped, and that every rank has the same "
-              "MCCL_JOB_KEY",
-          .ways = [where] {
-            std::vector<Candidate> ways;
-            for (const Address& each : transport::tcp::resolve(where.host, where.port))
-              ways.push_back({each, {}, {}});
-            return ways;
-          }};
+  return {
+      .name = "at " + address,
+      .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
+                            "that no firewall blocks port {}",
+                            where.port),
+      .advice_when_met =
+          "A program accepted a connection at that address, so no firewall blocks that address: "
+          "check that the program is rank 0 of this job and not stopped, and that every rank "
+          "has the same MCCL_JOB_KEY",
+      .ways = [where] {
+        std::vector<Candidate> ways;
+        for (const Address& each : transport::tcp::resolve(where.host, where.port))
+          ways.push_back({each, {}, {}});
+        return ways;
+      }};
 }
 
 /// Throws InvalidArgument if the address of rank 0 belongs to another host, because a store without

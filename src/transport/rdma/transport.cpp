@@ -288,14 +288,16 @@ Offer decode_offer(WorldRank peer, std::span<const std::byte> blob) {
   OfferHeader& header = offer;
   if (blob.size() >= sizeof header) std::memcpy(&header, blob.data(), sizeof header);
   if (blob.size() < sizeof header || !is_possible(header, blob.size())) {
-    throw CorruptionError(fmt::format(
-        "rank {} sent an invalid description of a queue pair, of {} bytes", peer, blob.size()));
+    throw CorruptionError(
+        fmt::format("rank {} sent an invalid description of an RDMA queue pair, {} bytes long",
+                    peer, blob.size()));
   }
   for (std::size_t i = 0; i < header.gid_count; ++i) {
     GidOnWire one;
     std::memcpy(&one, blob.data() + sizeof header + i * sizeof one, sizeof one);
     if (one.type > static_cast<std::uint32_t>(GidType::roce_v2) || one.index > 0xffff) {
-      throw CorruptionError(fmt::format("rank {} offers an address of an unknown kind", peer));
+      throw CorruptionError(
+          fmt::format("rank {} offers an RDMA address (GID) whose type or index is invalid", peer));
     }
     offer.gids.push_back({static_cast<int>(one.index), static_cast<GidType>(one.type), one.bytes});
   }

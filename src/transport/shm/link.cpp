@@ -50,7 +50,8 @@ node::Mapping map_ring(const Descriptor& file, const node::RangePlace& place, st
 /// an impossible difference throws CorruptionError instead of being used as a length.
 std::size_t filled(std::uint64_t written, std::uint64_t taken, std::size_t capacity) {
   const std::uint64_t between = written - taken;
-  if (between > capacity) throw CorruptionError("shared memory: a peer's ring counts are corrupt");
+  if (between > capacity)
+    throw CorruptionError("shared memory: a peer's counters of written and read bytes are corrupt");
   return static_cast<std::size_t>(between);
 }
 

@@ -26,7 +26,8 @@ node::RangePlace place_in(WorldRank peer, std::span<const std::byte> blob) {
   PlaceOnWire on_wire;
   if (blob.size() != sizeof on_wire) {
     throw CorruptionError(
-        fmt::format("rank {} sent an invalid link offer of {} bytes", peer, blob.size()));
+        fmt::format("rank {} sent an invalid offer of a link in shared memory, {} bytes long", peer,
+                    blob.size()));
   }
   std::memcpy(on_wire.data(), blob.data(), blob.size());
   return {on_wire[0], on_wire[1]};

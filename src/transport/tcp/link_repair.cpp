@@ -86,11 +86,10 @@ StreamOffset TcpLink::close_connection() {
 
 void TcpLink::resume(Socket socket, StreamOffset peer_has) {
   if (peer_has < retained_.begin() || peer_has > retained_.end()) {
-    throw CorruptionError(
-        fmt::format("the connection broke in the middle of a message, and {} has received {} "
-                    "bytes, but this rank "
-                    "has kept only the bytes {} to {}",
-                    peer_, peer_has, retained_.begin(), retained_.end()));
+    throw CorruptionError(fmt::format(
+        "the connection broke in the middle of a message: {} has received {} bytes, but "
+        "this rank has kept only bytes {} to {} to send again",
+        peer_, peer_has, retained_.begin(), retained_.end()));
   }
   socket_ = std::move(socket);
   description_ = description_of(socket_);

@@ -173,8 +173,8 @@ TEST(ARankThatMisbehaves, IsNamedByAllBeforeTheyAgree) {
 }
 
 constexpr const char* kWhy =
-    "the cable between rank 1 (127.0.0.1) and rank 2 (127.0.0.3): from rank 2: its message about "
-    "the cables is malformed";
+    "the cable between rank 1 (127.0.0.1) and rank 2 (127.0.0.3): rank 2 violates the protocol: "
+    "its message about the cables is malformed";
 
 TEST(ARankThatMisbehaves, HasItsCableTreatedAsCutAfterwards) {
   const AddressTable table = support::free_places(kSize);

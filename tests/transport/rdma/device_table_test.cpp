@@ -128,7 +128,7 @@ TEST(TableShape, OfManyRanksTheFirstAreDrawn) {
     text += "]";
   }
   const std::string what = refusal_of_shape(text + "]", false);
-  EXPECT_THAT(what, AllOf(HasSubstr("and 36 more"), HasSubstr("... of 40 ranks")));
+  EXPECT_THAT(what, AllOf(HasSubstr("and 36 more"), HasSubstr("... (40 ranks in all)")));
   EXPECT_THAT(what, Not(HasSubstr("rank 20 ")));
 }
 

@@ -97,7 +97,7 @@ std::string draw(const Grid& cells, const std::vector<std::string>& names) {
       line += fmt::format("  {:{}}", cut(cells[row][column]), widths[column]);
     picture += without_end(std::move(line));
   }
-  if (drawn < cells.size()) picture += fmt::format("\n  ... of {} ranks", cells.size());
+  if (drawn < cells.size()) picture += fmt::format("\n  ... ({} ranks in all)", cells.size());
   return picture;
 }
 
