@@ -38,7 +38,7 @@ constexpr const char* kFooter = R"(The table, with the terms of nccl-tests:
   busbw    algbw x 2(n-1)/n for all_reduce, x (n-1)/n for operations with parts, x 1 otherwise:
            comparable with the bandwidth of the hardware for any number of ranks
   wrong    number of wrong elements, over all ranks
-  error    shown instead of wrong with --compression: the largest difference from the exact sum,
+  error    with --compression, in place of wrong: the largest difference from the exact sum,
            relative to the largest number in that sum. Lines below the tables show the bytes that a
            rank sends with the codec and without compression.
 A row has two halves: the call out of place, and the call in place.
@@ -246,14 +246,14 @@ void add_how(CLI::App& app, BenchFlags& flags) {
   add_value(app, "--warmup N", rest.warmup,
             "Minimum number of calls before the timed calls; default 5",
             integer_between(0, kMostCalls));
-  add_switch(app, "check", "Check the first result out of place and in place of each row",
+  add_switch(app, "check", "Check the first out-of-place and in-place result of each row",
              rest.check);
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
   add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");
   add_value(app, "--csv FILE", rest.csv, "Write the rows to FILE as CSV");
   add_value(app, "--plot FILE", flags.plot,
-            "Draw bandwidth and time against size, as .svg, .png or .pdf: this result, which\n"
-            "needs --json, and earlier results, given as names that end with .json");
+            "Draw bandwidth and time against size, as .svg, .png or .pdf, of this run\n"
+            "(also give --json) and of earlier results, given as names that end with .json");
 }
 
 }  // namespace

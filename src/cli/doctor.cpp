@@ -346,8 +346,8 @@ Command add(CLI::App& program) {
             integer_between(1, 86'400));
   CLI::Option* selftest =
       app->add_flag("--selftest", flags->selftest,
-                    "Afterwards, run every collective, transport and framework that is\n"
-                    "available; takes minutes")
+                    "After these checks, run every collective, transport and framework\n"
+                    "that is available; takes minutes")
           ->excludes(json)
           ->option_text(" ");
   add_value(*app, "--output FILE", flags->output,

@@ -29,7 +29,7 @@ namespace {
 constexpr const char* kSummary = "Start a job on this machine, on others, or under Slurm";
 
 constexpr const char* kFooter =
-    R"(Arguments after the program's name belong to the program; -- ends the flags if that is unclear.
+    R"(Arguments after the program's name belong to the program; -- before the name ends the flags.
 A program whose name ends in .py runs under Python. The environment gives every rank its number and
 the addresses of the other ranks: for MCCL, torch and a backend of MLX (--print-env shows it).
 
@@ -299,9 +299,10 @@ void add_what(CLI::App& app, LaunchFlags& flags) {
                "Run unchanged MLX programs on MCCL, whatever command starts them\n(MCCL_MLX=1)")
       ->option_text(" ");
   add_value(app, "--backend NAME", flags.backend,
-            "MLX's own backend that the programs use: ring, jaccl, jaccl-ring,\nnccl, or mpi, "
-            "whose mpirun starts the ranks (Open MPI's or\nMPICH's, with "
-            "MCCL_BACKEND=mpi).\nDefault, any: nccl if MLX is built for CUDA, otherwise ring");
+            "Backend of MLX that the programs use: ring, jaccl, jaccl-ring, nccl,\nor mpi "
+            "(mpirun of Open MPI or MPICH then starts the ranks, with\n"
+            "MCCL_BACKEND=mpi). Default: any, which is nccl if MLX is built for\nCUDA, and "
+            "otherwise ring");
   add_value(app, "--mpi-arg ARG", flags.mpi_arguments,
             "Arguments for mpirun, with --backend mpi, quoted as in a shell; may\nbe repeated");
   add_value(app, "--connections-per-ip N", flags.request.connections_per_address,

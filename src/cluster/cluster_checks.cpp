@@ -218,8 +218,8 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
          fmt::format("{} is not installed, but {} of {} hosts {} it", needed.family, owners.size(),
                      hosts.size(), owners.size() == 1 ? "has" : "have"),
          host.host, std::string(needed.why),
-         fmt::format("run with the Python of this host's ranks: pip install {}=={}; \"python\" "
-                     "in the hostfile selects another Python",
+         fmt::format("run pip install {}=={} with the Python of this host's ranks; \"python\" in "
+                     "the hostfile selects another Python",
                      first.package, first.version)});
   }
 }

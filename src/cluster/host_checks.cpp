@@ -89,8 +89,8 @@ void check_limits(const HostFacts& facts, Findings& findings) {
     findings.add(
         "locked-memory-small", Severity::problem,
         fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
-        "RDMA devices transfer data from and to locked memory only, so buffers of a job are "
-        "refused",
+        "RDMA devices transfer data only from and to locked memory, so a job cannot register "
+        "buffers above this limit",
         facts.system == System::macos
             ? "macOS sets no such limit by default: search the shell's start-up files for ulimit -l"
             : "add the line \"* - memlock unlimited\" to /etc/security/limits.conf, or set "

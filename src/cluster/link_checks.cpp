@@ -107,8 +107,8 @@ void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
        fmt::format("MTUs differ: {} has {}, {} has {}", least.name, mtu_of(least), most.name,
                    mtu_of(most)),
        fmt::format("{}, {}", least.name, most.name),
-       "packets larger than the smaller MTU are lost: RDMA packets and datagrams always, "
-       "TCP packets if a router or bridge hides the MTU",
+       "packets larger than the smaller MTU are lost: datagrams always, TCP packets if a router or "
+       "bridge on the way has the smaller MTU and does not report it",
        fmt::format("set the same MTU at both ends: sudo {}",
                    command_to_set_mtu(least.system, least.interface->name, mtu_of(most)))});
 }

@@ -104,7 +104,7 @@ std::string algorithm_text(const Row& row) {
 std::string setup_text(const Setup& setup) {
   return fmt::format("# mccl {}: {} rank{} {}, {} ({} cores), transport {}, algorithm {}{}\n",
                      setup.version, setup.ranks, setup.ranks == 1 ? "" : "s",
-                     setup.one_host ? "on this machine" : "of a job on several machines", setup.cpu,
+                     setup.one_host ? "on this machine" : "on several machines", setup.cpu,
                      setup.cores, setup.transport, setup.algorithm,
                      setup.compression == "none" ? "" : ", compression " + setup.compression);
 }

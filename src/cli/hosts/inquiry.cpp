@@ -215,7 +215,7 @@ std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) c
   if (line.other_build)
     return "the host has a different build of mccl, which uses a different protocol";
   if (line.heard_bytes > kMostSaid)
-    return "mccl probe on this host sent more output than the facts of any host need";
+    return "mccl probe on this host sent more output than any valid answer contains";
   if (!line.odd.empty())
     return fmt::format("{} probe on this host sent an invalid answer: {}", line.program,
                        in_quotes(line.odd));

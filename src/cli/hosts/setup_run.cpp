@@ -337,7 +337,7 @@ std::string text_of(const SetupResult& result, const std::string& undo) {
   if (result.undone)
     return result.fault + "; the completed steps are undone, and nothing is changed";
   std::string text = fmt::format(
-      "{}; some completed steps could not be undone; to try again, run sh {}", result.fault, undo);
+      "{}; some completed steps could not be undone; to undo them, run sh {}", result.fault, undo);
   for (const std::string& host : result.alone)
     text += fmt::format("; {} cannot be reached, but undoes its changes itself", host);
   return text;

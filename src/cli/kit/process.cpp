@@ -66,7 +66,7 @@ void furnish(int terminal, const TerminalPlan& plan) {
 
 Descriptor copy_of(int descriptor) {
   const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) refuse("a descriptor");
+  if (copy < 0) refuse("a file descriptor");
   return Descriptor(copy);
 }
 
@@ -88,7 +88,7 @@ Streams open_streams(const ProcessPlan& plan, ChildProcess& process) {
   Streams child;
   if (plan.inherits_streams) {
     child.input = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!child.input) refuse("a descriptor");
+    if (!child.input) refuse("a file descriptor");
     child.output = copy_of(STDOUT_FILENO);
     child.error = copy_of(STDERR_FILENO);
     return child;

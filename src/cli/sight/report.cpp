@@ -97,9 +97,10 @@ void assess_call(JobReport& job, const RankReport& rank, const GroupReport& grou
 }
 
 void assess_rank(JobReport& job, const RankReport& rank, double stuck_after_s) {
-  if (!rank.trouble.empty())
-    find(job, Health::stuck,
-         fmt::format("rank {} ({}) {}", rank.rank, process_text(job, rank), rank.trouble));
+  if (!rank.trouble.empty()) {
+    const std::string process = rank.pid == 0 ? "" : fmt::format(" ({})", process_text(job, rank));
+    find(job, Health::stuck, fmt::format("rank {}{} {}", rank.rank, process, rank.trouble));
+  }
   for (const GroupReport& group : rank.groups) {
     if (!group.failure.empty())
       find(job, Health::failed,
