@@ -66,7 +66,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
     invalid_argument(call, "unsupported reduction operation: sparse tensors can only be summed");
   }
   if (static_cast<std::size_t>(tensor.dim()) > kMaxDims) {
-    invalid_argument(call, c10::str("at most ", kMaxDims, " dimensions, got ", tensor.dim()));
+    invalid_argument(
+        call, c10::str("at most ", kMaxDims, " dimensions are supported, got ", tensor.dim()));
   }
   require_host_memory(call, tensor);
   reducible_type(call, tensor.scalar_type(), mccl::ReduceKind::sum);

@@ -93,8 +93,8 @@ def compress(
     sharded = not isinstance(model, DistributedDataParallel)
     if momentum and (sharded or codec == "powersgd"):
         raise ValueError(
-            "momentum applies only to DistributedDataParallel with a codec; leave it to the "
-            "optimizer"
+            "momentum applies only to DistributedDataParallel, with a codec other than powersgd; "
+            "leave it to the optimizer"
         )
     if sharded:
         if codec == "powersgd":

@@ -164,7 +164,7 @@ def _why_not_on_gpu() -> str:
     if load().has_gpu():
         return ""
     if not mx.cuda.is_available():
-        return "this MLX has no CUDA GPU"
+        return "MLX was built without CUDA, or finds no CUDA GPU"
     return "this MCCL was built for an MLX without CUDA, or without CUDA's headers"
 
 
