@@ -74,11 +74,11 @@ void bind_exchanges(nb::module_& module) {
       .value("scatter", ExchangeKind::scatter)
       .value("all_to_all", ExchangeKind::all_to_all);
   module.def("exchange", &exchange, "x"_a, "group"_a, "kind"_a, "root"_a, "rows"_a, "rows_from"_a,
-             "stream"_a.none(), "Records an exchange; see mccl.mlx.operations.");
-  module.def("rounded_mean", &rounded_mean, "x"_a, "group"_a, "codec"_a, "ratio"_a,
-             "stream"_a.none(),
-             "Records the mean of arrays that are encoded by a codec, and the rounding error of "
-             "this rank.");
+             "stream"_a.none(), "Adds an exchange to MLX's graph; see mccl.mlx.operations.");
+  module.def(
+      "rounded_mean", &rounded_mean, "x"_a, "group"_a, "codec"_a, "ratio"_a, "stream"_a.none(),
+      "Adds to MLX's graph the mean of all ranks' arrays, which a codec rounds before they are "
+      "sent, and this rank's rounding error.");
   module.def("barrier", &barrier, "group"_a,
              "Blocks until every rank of the group has called barrier.");
   module.def(
@@ -96,7 +96,7 @@ NB_MODULE(_mlx, module) {
   module.def(
       "accepts", [](const mccl_mlx::mx::array&) { return true; }, "array"_a,
       "Returns True; raises TypeError if this module and MLX were built with incompatible "
-      "nanobinds.");
+      "versions of nanobind.");
   module.def(
       "join", &mccl_mlx::join, "settings"_a,
       "Connects to the other ranks; returns a capsule \"mccl.group\" with the group of all ranks.");

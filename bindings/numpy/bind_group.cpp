@@ -71,7 +71,7 @@ constexpr const char* kAllGather =
 
 Args:
     x: This rank's part, of shape (rows, ...); a scalar counts as one row.
-    out: See Group. x may be this rank's part of it.
+    out: See Group. x may be this rank's part of out.
     wait, timeout: See Group.
     counts: The rows of each rank, the same numbers on all ranks. None: every rank has as
         many rows as this rank.
@@ -113,7 +113,7 @@ Args:
     x: The root's values, of shape (rows, ...). Other ranks use only its shape and dtype, or may
         pass None with out=.
     root: The rank that sends.
-    out: See Group. On the root it may be its part of x.
+    out: See Group. On the root, out may be the root's part of x.
     wait, timeout: See Group.
     counts: The rows that each rank gets, the same numbers on all ranks. None: equal parts; the
         number of rows must be a multiple of the number of ranks.
@@ -151,7 +151,7 @@ constexpr const char* kRecv = R"(Receives the oldest message that a rank has sen
 
 Args:
     out: A writable array in C order, of as many bytes as were sent.
-    peer: The rank that sends; None: any rank, which Work.source names.
+    peer: The rank that sends; None: any rank. Work.source then names the sender.
     tag: A number from 0 to 2**32 - 1.
     wait, timeout: See Group.
 

@@ -107,7 +107,7 @@ void bind_work(nb::module_& module) {
                         "call is done.\nInside asyncio, `await work` is the same as wait(); "
                         "cancelling the await does not cancel the call.")
       .def("wait", &ArrayWork::wait, "timeout"_a = nb::none(),
-           "Blocks until the call is done, and drives it meanwhile.\n\n"
+           "Blocks until the call is done, and advances it meanwhile.\n\n"
            "Args:\n"
            "    timeout: Seconds that this wait may last; None: until the call ends.\n\n"
            "Returns:\n"

@@ -112,14 +112,17 @@ void bind_configuration(nb::module_& module) {
              "The rows of the table of settings, in the order of the table.");
   module.def("settings_markdown", &settings_markdown, "The table of settings in Markdown.");
   module.def("config_from_environment", &config_from_environment, "environment"_a,
-             "Every setting, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables. "
-             "Omits defaults that MCCL may replace by a better value, such as the port.");
+             "The settings, from the defaults, the file of MCCL_CONFIG and the MCCL_* variables. "
+             "Omits a setting if nothing sets it and MCCL may replace its default by a better "
+             "value, as for the port.");
   module.def("config_from_dict", &config_from_dict, "base"_a, "changes"_a,
              "Every setting, from the defaults, overridden by `base` and then `changes`. An empty "
              "secret in `changes` is refused.");
-  module.def("placement", &placement, "values"_a, "environment"_a,
-             "A process's rank, size, rank on its host (-1 if no launcher provides it) and the "
-             "launcher's name, from settings and an environment; None if neither has them.");
+  module.def(
+      "placement", &placement, "values"_a, "environment"_a,
+      "A process's rank, the number of ranks, the process's rank on its host (-1 if no "
+      "launcher provides it) and the launcher's name, from settings and an environment. None "
+      "if these set no rank.");
   module.def("meeting_point", &meeting_point, "values"_a, "environment"_a,
              "host:port of rank 0, where the ranks meet; empty if there is none. If MPICH's "
              "launcher provides it, blocks until all ranks ask for it, and works only once.");

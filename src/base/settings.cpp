@@ -64,7 +64,7 @@ constexpr SettingRow kRows[] = {
      "pair have it, else tcp; shm and rdma: an error if any pair cannot use it",
      {.kind = choice}},
     {"rdma_device", &Config::rdma_device, "device names, comma-separated, or a path",
-     "RDMA devices to use, with one link per device in each pair; or the path of a JSON table of "
+     "RDMA devices to use; each gives one link per pair of ranks. Or the path of a JSON table of "
      "devices by pair, as for MLX_IBV_DEVICES; empty: all devices with an active port"},
     {"rdma_port",
      &Config::rdma_port,
@@ -93,7 +93,7 @@ constexpr SettingRow kRows[] = {
      &Config::rdma_uncabled,
      "relay, tcp",
      "How two ranks communicate if the device table of MCCL_RDMA_DEVICE lists no cable between "
-     "them. relay: collectives use only cables, and ranks forward data for others; tcp: over TCP. "
+     "them. relay: collectives use only cables, and other ranks forward the data; tcp: over TCP. "
      "send and recv use TCP in both cases",
      {.kind = choice, .must_agree = true}},
     {"log_level",
@@ -175,7 +175,8 @@ constexpr SettingRow kRows[] = {
     {"accelerate", &Config::accelerate, "true, false",
      "Compute sums of f32 with macOS's Accelerate"},
     {"force_staging", &Config::force_staging, "true, false",
-     "Copy data to the host and back even if a Mac's GPU shares memory with it; for diagnosis"},
+     "Copy data to the host and back even if a Mac's GPU shares memory with the host; for "
+     "diagnosis"},
     {"test_only_shared_gpu",
      &Config::test_only_shared_gpu,
      "no, nvlink, pcie",

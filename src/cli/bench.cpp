@@ -193,7 +193,8 @@ int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
       results.empty() || !flags.calls.routines.empty() || !flags.rest.json.empty();
   check_picture(flags);
   if (!flags.plot.empty() && measures && flags.rest.json.empty())
-    throw InvalidArgument("--plot: also give --json FILE, to which the drawn result is saved");
+    throw InvalidArgument(
+        "--plot: also give --json FILE; the new result is saved there and drawn from it");
   if (measures) {
     const int status = measure(flags, arguments);
     const std::optional<Placement> placement =

@@ -322,11 +322,10 @@ void add_how(CLI::App& app, LaunchFlags& flags) {
             "share (default): each rank runs on an equal part of the machine's\ncores; core: "
             "on one core; none: on any core. Ranks are not bound if\nthere are more ranks "
             "than cores, or OMP_PROC_BIND or taskset is used");
-  CLI::Option* prefix =
-      app.add_flag(
-             "--prefix", flags.prefix,
-             "Begin lines with [rank]; the default, except if only one rank\nwrites to a terminal")
-          ->option_text(" ");
+  CLI::Option* prefix = app.add_flag("--prefix", flags.prefix,
+                                     "Begin lines with [rank]; default, except in a job of one "
+                                     "rank, or on\na terminal to which only one rank writes")
+                            ->option_text(" ");
   app.add_flag("--no-prefix", flags.no_prefix, "Do not begin lines with [rank]")
       ->excludes(prefix)
       ->option_text(" ");
@@ -335,16 +334,17 @@ void add_how(CLI::App& app, LaunchFlags& flags) {
                "Begin lines with the time of their arrival: hours, minutes,\nseconds and "
                "milliseconds of this machine's clock")
       ->option_text(" ");
-  add_value(app, "--log-dir DIR", flags.run.console.log_folder,
-            "Also write the output of rank N to rank-N.log, in a new folder of the\njob in "
-            "DIR; DIR/latest is a link to it");
+  add_value(
+      app, "--log-dir DIR", flags.run.console.log_folder,
+      "Also write the output of rank N to rank-N.log, in a new folder inside\nDIR; DIR/latest "
+      "is a link to the newest such folder");
   add_value(app, "--stdin-to RANK", flags.run.input_rank, "Give standard input to this rank only",
             integer_between(0, kMostRanks - 1));
   add_value(app, "--timeout S", flags.timeout, "End the job after this many seconds",
             number_between(0.001, kLongest));
   add_value(app, "--max-restarts N", flags.run.max_restarts,
             "Start all ranks again after a failure, at most this many times;\ndefault 0. "
-            "Ranks get the number of the restart in\nTORCHELASTIC_RESTART_COUNT, from 0",
+            "Ranks get the number of restarts so far in\nTORCHELASTIC_RESTART_COUNT",
             integer_between(0, 1'000'000));
   add_value(app, "--grace S", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5",
             number_between(0.0, 3600.0));

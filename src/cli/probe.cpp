@@ -281,8 +281,8 @@ Command add(CLI::App& program) {
   app->group("");
   app->footer(kFooter);
   add_value(*app, "--system NAME", *system,
-            "How to query this system: linux reads its files; macos runs its\nprograms, "
-            "whose recorded output tests replay. Default: the running system",
+            "How to query this system: linux reads its files; macos runs its\nprograms "
+            "(tests replay their recorded output). Default: the running system",
             one_of({"linux", "macos"}));
   return {app, [system] { return run_probe(*system == "macos"); }};
 }

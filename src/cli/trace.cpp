@@ -76,7 +76,8 @@ Command add(CLI::App& program) {
       ->required()
       ->check(not_empty);
   add_value(*app, "-o,--output FILE", flags->output, "Write a trace for Perfetto to FILE");
-  add_value(*app, "--torch FOLDER", flags->torch, "Write the records for torch's analyser");
+  add_value(*app, "--torch FOLDER", flags->torch,
+            "Write the records to FOLDER, for torch's analyser");
   return {app, [flags] { return run_trace(*flags); }};
 }
 

@@ -139,7 +139,7 @@ std::string Engine::status_of_others_json() {
   }
   const WayGuard way(driver_, deadline + kBetweenLooksForReports);
   if (!complete.valid() || !way) {
-    answer["trouble"] = "its calls hold the lock that the request needs";
+    answer["trouble"] = "its own calls kept it busy for too long; run the command again";
     return text_of(answer);
   }
   for (auto& [peer, text] : reports_.take())

@@ -182,10 +182,11 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
   const std::size_t expected =
       known ? byte_count(plan_->schedule.steps[peer.plan->receives[frame.message]].dst) : 0;
   if (!known || frame.payload_bytes != expected) {
-    throw MismatchError(fmt::format(
-        "rank {} sent {} bytes as message {}, but {} bytes are expected: the ranks disagree about "
-        "counts",
-        peer.plan->peer, frame.payload_bytes, frame.message, expected));
+    throw MismatchError(
+        fmt::format("rank {} sent {} bytes as message number {} of the call, but {} bytes are "
+                    "expected: the ranks "
+                    "disagree about counts of elements",
+                    peer.plan->peer, frame.payload_bytes, frame.message, expected));
   }
   if (received_[peer.plan->receives[frame.message]]) {
     throw CorruptionError(

@@ -87,7 +87,8 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
     case ControlKind::open:
     case ControlKind::link:
       if (key.purpose == Purpose::control || key.rail >= rails(peer)) {
-        throw CorruptionError(fmt::format("rank {} asks for an invalid link", peer));
+        throw CorruptionError(
+            fmt::format("rank {} asks for a link with an invalid purpose or number", peer));
       }
       return message.kind == ControlKind::open ? opened(peer, channels, key)
                                                : go_on(peer, channels, message);

@@ -146,7 +146,8 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
       frame.payload_bytes / element_bytes != frame.call.count) {
     refuse(rank,
            fmt::format(
-               "sent {} bytes as a message of {} {}; without a grant, at most {} bytes are allowed",
+               "sent a payload of {} bytes for a message of {} {}, but both must have the same "
+               "size, and at most {} bytes may be sent before the receiver asks for them",
                frame.payload_bytes, frame.call.count, name_of(frame.call.dtype), eager_bytes_));
   }
 }

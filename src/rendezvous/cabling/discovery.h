@@ -105,7 +105,7 @@ class Discovery {
   /// the neighbours read the report before this rank fails and closes its trunks.
   static constexpr Clock::duration kToSpreadDeath = std::chrono::milliseconds(200);
   static constexpr const char* kGoneTooSoon =
-      "it was disconnected before all ranks had agreed on it";
+      "it was disconnected before all ranks had agreed to use it";
 
   DialRequest request_for(int peer, std::size_t index, const transport::tcp::Address& to,
                           Clock::time_point not_before = {}) const;

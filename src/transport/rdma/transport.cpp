@@ -125,11 +125,12 @@ Making RdmaTransport::hear(WorldRank peer, const LinkKey& key, std::span<const s
   const auto found = begun_.find({peer, key});
   if (offer.is_answer == 0) {
     if (found != begun_.end())
-      throw CorruptionError(fmt::format("rank {} offers a queue pair twice", peer));
+      throw CorruptionError(fmt::format("rank {} offers an RDMA queue pair twice", peer));
     return take_offer(peer, key, offer);
   }
   if (found == begun_.end() || !found->second.dialled || found->second.connected) {
-    throw CorruptionError(fmt::format("rank {} accepts a queue pair that was not offered", peer));
+    throw CorruptionError(
+        fmt::format("rank {} accepts an RDMA queue pair that was not offered", peer));
   }
   take_answer(peer, found->second, offer);
   return {};
@@ -142,8 +143,8 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
   Begun begun = begin(peer, key, Clock::now() + kTidying);
   if (offer.service != begun.pair->service()) {
     throw CorruptionError(
-        fmt::format("rank {} offers a {} queue pair, but the two ranks agreed on {}", peer,
-                    name_of(offer.service), name_of(begun.pair->service())));
+        fmt::format("rank {} offers an RDMA queue pair of type {}, but the two ranks agreed on {}",
+                    peer, name_of(offer.service), name_of(begun.pair->service())));
   }
   const auto chosen = choose_gids(begun.offered, offer.gids);
   if (!chosen) {

@@ -73,7 +73,7 @@ TEST_F(HostileMessages, MoreBytesThanTheirCount) {
   wait_for_bytes();
   peer.send(frame_of(FrameKind::eager, 1, kBytes, kEagerBytes),
             std::span(junk_).first(kEagerBytes));
-  expect_refusal("32768 bytes as a message of 32 u8");
+  expect_refusal("a payload of 32768 bytes for a message of 32 u8");
 }
 
 TEST_F(HostileMessages, FewerBytesThanTheirCount) {
@@ -93,7 +93,7 @@ TEST_F(HostileMessages, ACountWhoseBytesOverflow) {
   Frame frame = frame_of(FrameKind::eager, 1, std::uint64_t{1} << 61, 0);
   frame.call.dtype = DType::f64;
   peer.send(frame);
-  expect_refusal("0 bytes as a message of 2305843009213693952 f64");
+  expect_refusal("a payload of 0 bytes for a message of 2305843009213693952 f64");
 }
 
 TEST_F(HostileMessages, AnEagerMessageThatIsTooLargeForOne) {
