@@ -127,8 +127,8 @@ std::vector<std::string> warnings_for(const Config& config) {
   }
   if (config.flight_recorder_signal != "none" && config.flight_recorder_file.empty()) {
     warnings.emplace_back(
-        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect if MCCL_FLIGHT_RECORDER_FILE is not set: set it "
-        "to the path of the file to write");
+        "MCCL_FLIGHT_RECORDER_SIGNAL has no effect, because MCCL_FLIGHT_RECORDER_FILE, the path of "
+        "the file to write, is not set");
   }
   return warnings;
 }

@@ -152,7 +152,8 @@ Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
   if (done && search->error()) std::rethrow_exception(search->error());
   if (standings.empty()) {
     throw TimeoutError(fmt::format(
-        "{} timed out after {} ms: rank{} {} did not call it; every surviving rank must call it",
+        "{} timed out after {} ms: rank{} {} did not call shrink; every surviving rank must call "
+        "shrink",
         call, timeout.count(), missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
   }
   check_survivors(call, group->membership().rank, standings);

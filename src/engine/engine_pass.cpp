@@ -132,7 +132,7 @@ void Engine::report_safely(const std::function<void()>& action) {
   try {
     action();
   } catch (const std::bad_alloc&) {
-    log_.debug("no memory for a status report");
+    log_.debug("this rank has no memory left for a status report");
   }
 }
 

@@ -174,7 +174,7 @@ TEST_P(Shrink, NamesTheRankThatDoesNotCallIt) {
       options());
   ASSERT_EQ(job.line(2), "elsewhere");
   const std::string error = job.line(0, seconds(30));
-  EXPECT_NE(error.find("rank 2 did not call it"), std::string::npos) << error;
+  EXPECT_NE(error.find("rank 2 did not call shrink"), std::string::npos) << error;
   for (int rank = 0; rank < 3; ++rank) job.signal(rank, SIGKILL);
 }
 

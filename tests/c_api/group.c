@@ -50,7 +50,7 @@ static void shrink(Rank* rank) {
   mccl_group_destroy(rest);
   if (rank->rank == 0) {
     CHECK_STATUS(mccl_group_shrink(rank->world, 1, &rest), MCCL_ERROR_TIMEOUT);
-    CHECK_TEXT(mccl_last_error(), "ranks 1, 2 did not call it");
+    CHECK_TEXT(mccl_last_error(), "ranks 1, 2 did not call shrink");
     CHECK(rest == NULL);
   }
   CHECK_OK(mccl_barrier(rank->world, NULL, NULL));

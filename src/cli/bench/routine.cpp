@@ -147,8 +147,8 @@ void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int 
       ->delimiter(',')
       ->option_text("...");
   add_value(app, "-s,--sizes SIZES", flags.sizes,
-            "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same): 8,64K,1M\nand ranges, "
-            "8:64M:x4; default " +
+            "Bytes, in units of 1024 (1M, 1MB and 1MiB are the same), such as\n8,64K,1M; also "
+            "ranges, such as 8:64M:x4; default " +
                 flags.sizes);
   add_value(app, "--dtype TYPE", flags.dtype,
             "Type of an element: f32 (default), f64, f16, bf16, i8 to i64,\n"

@@ -210,7 +210,8 @@ class SetupRun {
       std::string undo;
       for (std::size_t step = plan_.steps.size(); step-- > 0;)
         if (host_of(step) == host) undo += (undo.empty() ? "" : "; ") + plan_.steps[step].undo;
-      jobs.push_back({host, "start a guard", guard_.start(host, undo, plan_.revert_after)});
+      jobs.push_back(
+          {host, "prepare the automatic undo", guard_.start(host, undo, plan_.revert_after)});
     }
     return jobs;
   }
@@ -234,7 +235,7 @@ class SetupRun {
   std::vector<HostJob> ends_of_guards() const {
     std::vector<HostJob> jobs;
     for (const std::size_t host : busy_)
-      jobs.push_back({host, "stop the guard", guard_.stop(host)});
+      jobs.push_back({host, "end the automatic undo", guard_.stop(host)});
     return jobs;
   }
 

@@ -189,8 +189,8 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
                     peer.plan->peer, frame.payload_bytes, frame.message, expected));
   }
   if (received_[peer.plan->receives[frame.message]]) {
-    throw CorruptionError(
-        fmt::format("rank {} sent message {} twice", peer.plan->peer, frame.message));
+    throw CorruptionError(fmt::format("rank {} sent message number {} of the call twice",
+                                      peer.plan->peer, frame.message));
   }
 }
 

@@ -171,8 +171,8 @@ void Messages::count_announcement(GroupRank rank, Peer& peer, const Frame& frame
   if (frame.kind == FrameKind::request) return;
   peer.credit_lent += frame.payload_bytes + kEagerOverhead;
   if (peer.credit_lent > kEagerCredit) {
-    refuse(rank,
-           fmt::format("sent unrequested messages beyond its credit of {} bytes", kEagerCredit));
+    refuse(rank, fmt::format("sent messages that were not asked for, beyond its credit of {} bytes",
+                             kEagerCredit));
   }
 }
 

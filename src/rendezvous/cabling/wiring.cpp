@@ -116,7 +116,7 @@ void Wiring::leave() {
   wake_.wake();
   const auto nobody = [this] { return relaying_.users().empty() || trouble_ || !has_agreed_; };
   if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
-    log_.info("this rank waits for ranks {} to finish, because it relays their connections",
+    log_.info("this rank relays the connections of ranks {}, so it waits for them to finish",
               fmt::join(relaying_.users(), ", "));
     changed_.wait(lock, nobody);
   }

@@ -217,7 +217,7 @@ std::vector<std::string> Mesh::equal_ways(WorldRank peer) const {
 
 Making Mesh::hear(WorldRank peer, const LinkKey&, std::span<const std::byte>) {
   throw CorruptionError(
-      fmt::format("rank {} sent set-up data for a tcp link, which needs none", peer));
+      fmt::format("rank {} sent set-up data for a tcp link, but tcp links need none", peer));
 }
 
 void Mesh::cancel(WorldRank peer, const LinkKey& key) {

@@ -125,7 +125,7 @@ Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) 
   if (options_.log.enabled(LogLevel::debug)) {
     std::vector<std::string> ways;
     for (const Candidate& each : request.candidates) ways.push_back(each.text());
-    options_.log.debug("connects to rank {} ({}) at {}", peer, purpose_of(key),
+    options_.log.debug("this rank connects to rank {} ({}) at {}", peer, purpose_of(key),
                        fmt::join(ways, ", then "));
   }
   dials_.emplace_back(std::move(request));

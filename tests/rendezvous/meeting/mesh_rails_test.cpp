@@ -74,7 +74,7 @@ TEST(MeshBinding, DebugLogsEachConnection) {
     job.drive_until([&] { return job.event_count() == before + 2; });
   }
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("rank 1] connects to rank 0 (control) at 127.0.0.1:"));
+  EXPECT_THAT(said, HasSubstr("rank 1] this rank connects to rank 0 (control) at 127.0.0.1:"));
   EXPECT_THAT(said, HasSubstr("rank 1] connection 1, to rank 0 (control): tcp 127.0.0.1:"));
   EXPECT_THAT(said, HasSubstr("rank 1] connection 2, to rank 0 (collectives, rail 0, group 7)"));
   EXPECT_THAT(said, HasSubstr("rank 0] connection 2, from rank 1 (collectives"));
