@@ -154,8 +154,8 @@ class WorkMCCL final : public c10d::Work {
   std::atomic<Phase> phase_{Phase::running};
   std::atomic<bool> batched_{false};
   std::mutex future_mutex_;
-  /// True once the call is over. A new future then completes immediately, and `end_` may have
-  /// released its stream.
+  /// True once the call is over. A future that is made from then on completes immediately, and
+  /// `end_` may have given its stream back.
   bool future_due_ = false;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

@@ -139,7 +139,7 @@ int typical_rank(const Problem& p) {
 /// The work that one rank does through the window.
 struct WindowWork {
   double copied = 0;    ///< Bytes copied or added.
-  double pieces = 0;    ///< Number of arrivals; 0 if no data uses the window.
+  double pieces = 0;    ///< Number of arrive steps; 0 if no data uses the window.
   double meetings = 0;  ///< Number of times that the ranks wait for each other.
 };
 

@@ -265,7 +265,7 @@ class SetupRun {
 
   /// Runs the jobs, in parallel on all hosts and in order on each host. Returns true if all
   /// succeeded. If `ends_at_fault` is true, starts no job after the first failure. Renews the
-  /// guards of hosts that are idle.
+  /// guards (see setup_run.h) of hosts that run no job.
   bool do_all(const std::vector<HostJob>& jobs, bool ends_at_fault) {
     fault_.clear();
     std::vector<std::deque<HostJob>> left(workers_.size());

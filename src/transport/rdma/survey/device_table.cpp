@@ -70,8 +70,8 @@ std::optional<std::vector<std::string>> names_in(const json& entry) {
   return names;
 }
 
-/// Throws if a rank has a device to itself, or if the two directions of a pair have different
-/// numbers of devices.
+/// Throws if the table lists a device from a rank to that same rank, or if the two directions of a
+/// pair have different numbers of devices.
 void check_ends(const DeviceTable& table, const std::string& path) {
   for (std::size_t a = 0; a < table.size(); ++a) {
     if (!table[a][a].empty()) {
