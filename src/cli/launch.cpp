@@ -74,6 +74,7 @@ struct LaunchFlags {
   std::vector<std::string> mpi_arguments;
   std::optional<int> silence;
   std::string bind_to;
+  std::string restart = "all";
   bool prefix = false;
   bool no_prefix = false;
   std::optional<double> timeout;
@@ -213,6 +214,7 @@ RunOptions run_options(const LaunchFlags& flags, const Job& job, const Variables
   options.grace = milliseconds_of(flags.grace);
   if (flags.timeout) options.timeout = milliseconds_of(*flags.timeout);
   options.silence = silence_of(job, inherited, flags.silence);
+  options.restarts_failed_only = flags.restart == "failed";
   options.bind_to_is_asked = !flags.bind_to.empty();
   if (options.bind_to_is_asked)
     options.bind_to = kind_of<BindTo>("--bind-to", flags.bind_to, kBindToCount);
@@ -258,6 +260,11 @@ int run_launch(const LaunchFlags& flags, std::vector<std::string> program) {
     throw InvalidArgument(
         "--max-restarts does not work with --backend mpi, because mpirun starts the ranks; omit "
         "one of the flags");
+  }
+  if (flags.restart == "failed" && flags.run.max_restarts == 0) {
+    throw InvalidArgument(
+        "--restart failed has no effect without --max-restarts N; add that flag, with the number "
+        "of times that each rank may start again");
   }
   if (request.backend == Backend::mpi) return run_mpi(flags, job, inherited);
   const RunOptions options = run_options(flags, job, inherited);
@@ -346,6 +353,11 @@ void add_how(CLI::App& app, LaunchFlags& flags) {
             "Start all ranks again after a failure, at most this many times;\ndefault 0. "
             "Ranks get the number of restarts so far in\nTORCHELASTIC_RESTART_COUNT",
             integer_between(0, 1'000'000));
+  add_value(app, "--restart WHICH", flags.restart,
+            "The ranks that start again: all (default), or failed: only the rank\nthat failed, at "
+            "most --max-restarts times each. The other ranks\nmust then call reconfigure() (see "
+            "docs/operating.md)",
+            CLI::IsMember({"all", "failed"}));
   add_value(app, "--grace S", flags.grace, "Seconds from SIGTERM to SIGKILL; default 5",
             number_between(0.0, 3600.0));
   app.add_flag("--dry-run", flags.dry_run, "Show what would run on each host, and start nothing");

@@ -320,10 +320,11 @@ TEST(LaunchRemote, NothingButATokenIsOnACommandLine) {
   EXPECT_EQ(std::ranges::count(command, '\''), 2);
   EXPECT_EQ(command.find('\n'), std::string::npos);
   EXPECT_EQ(command.find('!'), std::string::npos);
-  EXPECT_EQ(rank_command("/tmp/it is", 3), "exec sh '/tmp/it is/rank.3'");
+  EXPECT_EQ(rank_command("/tmp/it is", 3, 0), "exec sh '/tmp/it is/rank.3'");
+  EXPECT_EQ(rank_command("/t", 3, 2), "exec sh /t/rank.3 2");
   const Job job = plan_job(request_for("a", 1), "topsecret");
   const auto words = ssh_words(job.hosts[0], SshRole::session, "/s", std::chrono::seconds(18),
-                               {"-v"}, rank_command("/t", 0));
+                               {"-v"}, rank_command("/t", 0, 0));
   for (const std::string& word : words) EXPECT_EQ(word.find("topsecret"), std::string::npos);
   EXPECT_THAT(words, ::testing::Contains("BatchMode=yes"));
 }

@@ -363,7 +363,7 @@ def test_started_as_ranks_of_a_job_it_starts_none(tmp_path: Path):
     ]
     outputs = [process.communicate(timeout=PATIENCE)[0] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], outputs
-    assert "2 ranks of a job" in outputs[0]
+    assert "a job of 2 ranks" in outputs[0]
     assert outputs[1] == ""
     assert json.loads(file.read_text())["one_host"] is False
 

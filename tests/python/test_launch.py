@@ -465,4 +465,4 @@ def test_later_output_of_a_stray_process_is_dropped():
 def test_an_mccl_job_meets():
     flags = ("--no-bounds", "--sizes", "8,1M", "--seconds", "0.01")
     done = run("-n", 4, program(), "bench", "all_reduce", *flags)
-    assert "4 ranks of a job" in done.stdout
+    assert "a job of 4 ranks" in done.stdout

@@ -83,6 +83,6 @@ def test_an_unchanged_program_of_mlx(slurm: Slurm, tmp_path: Path):
 
 def test_a_program_of_cxx(slurm: Slurm, tmp_path: Path):
     bench = ("bench", "all_reduce", "--no-bounds", "--sizes", "8", "--seconds", "0.01")
-    assert "3 ranks of a job" in "\n".join(
+    assert "a job of 3 ranks" in "\n".join(
         batch(slurm, tmp_path, 3, "cpp.sbatch", program(), *bench)
     )

@@ -78,9 +78,8 @@ std::string text_of(const Exit& exit) {
 }
 
 std::string text_of(const RankFailure& failure, int ranks) {
-  return fmt::format("rank {} of {} on {} {}{}", failure.rank, ranks, printable(failure.host),
-                     text_of(failure.exit),
-                     ranks > 1 ? "; it failed first and the job was ended" : "");
+  return fmt::format("rank {} of {} on {} {}", failure.rank, ranks, printable(failure.host),
+                     text_of(failure.exit));
 }
 
 void Contact::beat(Time due, Time now) { stood_still_ = std::max(stood_still_, now - due); }

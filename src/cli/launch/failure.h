@@ -30,8 +30,7 @@ bool killed(const Exit& exit);
 /// Returns text such as "exited with status 3" or "was killed by signal 9 (Killed)".
 std::string text_of(const Exit& exit);
 
-/// Returns a line for the user: which rank failed first, where and how. The rank's own output has
-/// already been shown.
+/// Returns which rank failed, where and how. The rank's own output has already been shown.
 std::string text_of(const RankFailure& failure, int ranks);
 
 /// A failure between the launcher and a host while ranks ran there.

@@ -149,7 +149,7 @@ void add_torch(Variables& variables, const Job& job, const RankPlan& rank, const
   variables["LOCAL_RANK"] = std::to_string(rank.local_rank);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks_on(rank.host).size());
   variables["GROUP_RANK"] = std::to_string(rank.host);
-  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(job.restarts);
+  variables[kRestartCount] = std::to_string(job.restarts);
   variables["MASTER_ADDR"] = store.address.empty() ? meeting : store.address;
   variables["MASTER_PORT"] = std::to_string(store.address.empty() ? ports.master : store.port);
 }

@@ -107,6 +107,9 @@ std::string with_port(const std::string& address, int port);
 std::string ring_file(const Job& job, const Ports& ports, const std::vector<ReachedHost>& reached);
 std::string devices_file(const Job& job);
 
+/// Variable with the number of earlier starts of a rank, or of all ranks if they start together.
+inline constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
+
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 

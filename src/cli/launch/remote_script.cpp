@@ -229,6 +229,7 @@ std::string rank_script(const RankPlan& rank, const Variables& variables, const 
   text += "_mccl_sh=$(command -v sh)\n";
   for (const auto& [name, value] : variables)
     text += fmt::format("export {}={}\n", name, shell_word(value));
+  text += fmt::format("test -z \"$1\" || export {}=\"$1\"\n", kRestartCount);
   const std::string group = shell_word(fmt::format("{}/pid.{}", folder, rank.rank));
   const std::string process = shell_word(fmt::format("{}/run.{}", folder, rank.rank));
   text += fmt::format("cd -- {} || exit 126\n", shell_word(rank.directory));
@@ -251,8 +252,9 @@ std::string rank_script(const RankPlan& rank, const Variables& variables, const 
 
 std::string rank_file(int rank) { return fmt::format("rank.{}", rank); }
 
-std::string rank_command(const std::string& folder, int rank) {
-  return fmt::format("exec sh {}", shell_word(folder + "/" + rank_file(rank)));
+std::string rank_command(const std::string& folder, int rank, int restarts) {
+  return fmt::format("exec sh {}{}", shell_word(folder + "/" + rank_file(rank)),
+                     restarts > 0 ? fmt::format(" {}", restarts) : "");
 }
 
 std::string holder_command(const std::string& token) {

@@ -68,7 +68,7 @@ std::string files_script(std::span<const NamedText> files);
 std::string rank_script(const RankPlan& rank, const Variables& variables, const std::string& folder,
                         const std::string& token);
 std::string rank_file(int rank);
-std::string rank_command(const std::string& folder, int rank);
+std::string rank_command(const std::string& folder, int rank, int restarts);
 
 /// The command of a session that only keeps an additional ssh connection to the host open.
 std::string holder_command(const std::string& token);

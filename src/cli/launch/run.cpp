@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/value_text.h"
 #include "cli/command.h"
@@ -51,7 +52,8 @@ class JobRun {
         options_(options),
         guardian_(options.grace),
         console_(job.size(), options.console, job.restarts),
-        input_(static_cast<std::size_t>(job.size())) {
+        input_(static_cast<std::size_t>(job.size())),
+        restarts_(static_cast<std::size_t>(job.size())) {
     for (std::size_t host = 0; host < job.hosts.size(); ++host) {
       if (is_here(job.hosts[host])) {
         hosts_.push_back(make_local_host(job, host, options, *guardian_));
@@ -71,7 +73,10 @@ class JobRun {
     start_ranks();
     wait_for_ranks();
     finish_hosts();
-    warn_of_programs_without_mccl();
+    if (options_.on_mccl && !stopped()) {
+      const std::string warning = warning_of_programs_without_mccl(hosts_, !failures_.empty());
+      if (!warning.empty()) say(warning);
+    }
     const int status = output_lost_ ? kFailed : verdict();
     console_.finish();
     const auto lost = console_.lost_output();
@@ -150,23 +155,13 @@ class JobRun {
     }
   }
 
-  /// Reports hosts whose ranks are not bound to cores, if --bind-to was given.
-  void report_unbound() {
-    if (!options_.bind_to_is_asked || options_.bind_to == BindTo::none) return;
-    for (const auto& host : hosts_) {
-      const Binding& first = host->binding_of(*host->ranks().front());
-      if (first.processors.empty())
-        say(fmt::format("the ranks on {} are not bound to cores: {}", text_of(host->host()),
-                        first.why_not));
-    }
-  }
-
   void start_ranks() {
     if (stopped()) return;
     if (!console_.log_folder().empty())
       say_if_verbose(
           fmt::format("the ranks' output is also in {}", printable(console_.log_folder())));
-    report_unbound();
+    if (options_.bind_to_is_asked && options_.bind_to != BindTo::none)
+      for (const std::string& text : texts_of_unbound(hosts_)) say(text);
     for (const RankPlan& rank : job_.ranks) {
       const bool gets_input = input_.reading(static_cast<std::size_t>(rank.rank));
       std::optional<TerminalPlan> terminal;
@@ -179,14 +174,16 @@ class JobRun {
                           ? fmt::format("not bound to cores ({})", binding.why_not)
                           : fmt::format("bound to cores {}", list_of(binding.processors)),
                       command_line(rank.argv)));
-      ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, terminal),
+      ranks_.push_back(std::make_unique<RunningRank>(rank, host, host.start(rank, 0, terminal),
                                                      terminal && keys_go_through_));
     }
     if (keys_go_through_) raw_keys_.emplace();
   }
 
   void wait_for_ranks() {
-    while (!std::ranges::all_of(ranks_, [](const auto& rank) { return rank->finished(); })) {
+    for (;;) {
+      start_failed_ranks_again();
+      if (std::ranges::all_of(ranks_, [](const auto& rank) { return rank->finished(); })) break;
       input_.watch(watch_, at_terminal_);
       for (const auto& rank : ranks_) {
         rank->watch(watch_, console_, input_);
@@ -199,29 +196,39 @@ class JobRun {
     raw_keys_.reset();
   }
 
+  /// True if the rank failed, and may start again alone. A rank whose host was lost may not.
+  bool may_start_again(const RunningRank& rank) const {
+    const int restarts = restarts_[static_cast<std::size_t>(rank.rank())];
+    const bool is_ending = stopped() || terminate_at_ || kill_at_ || killed_ || !failures_.empty();
+    return options_.restarts_failed_only && restarts < options_.max_restarts && !is_ending &&
+           rank.exit() && !rank.exit()->good() && !rank.exit()->connection_lost;
+  }
+
+  /// Starts ranks again that have failed and whose output has been read. They get no input, because
+  /// their predecessors may have read a part of it.
+  void start_failed_ranks_again() {
+    for (std::unique_ptr<RunningRank>& rank : ranks_) {
+      if (!rank->finished() || !may_start_again(*rank)) continue;
+      const auto number = static_cast<std::size_t>(rank->rank());
+      const RankPlan& plan = job_.ranks[number];
+      rank->close(console_);
+      say(fmt::format(
+          "{}; it starts again, restart {} of {}",
+          text_of({rank->rank(), text_of(job_.hosts[plan.host]), *rank->exit()}, job_.size()),
+          ++restarts_[number], options_.max_restarts));
+      input_.leave(number);
+      RunningHost& host = *hosts_[plan.host];
+      replaced_.push_back(
+          std::exchange(rank, std::make_unique<RunningRank>(
+                                  plan, host, host.start(plan, restarts_[number], {}), false)));
+    }
+  }
+
   void finish_hosts() {
     store_ways_.reset();
     for (const auto& host : hosts_) host->finish();
     while (!std::ranges::all_of(hosts_, [](const auto& h) { return h->finished(); })) step();
     guardian_.reset();
-  }
-
-  /// With --mlx: warns of hosts on which no program imported MLX with MCCL's hook active.
-  void warn_of_programs_without_mccl() {
-    if (!options_.on_mccl || stopped()) return;
-    std::vector<std::string> without;
-    for (const auto& host : hosts_)
-      if (!host->had_mlx_on_mccl()) without.push_back(text_of(host->host()));
-    const bool failed = !failures_.empty();
-    // If the job failed and no program on any host imported MLX, the programs probably failed
-    // before they reached the import.
-    if (without.empty() || (failed && without.size() == hosts_.size())) return;
-    say(fmt::format(
-        "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
-        "Install mccl-engine on those hosts for the program's Python, or name another Python with "
-        "--python",
-        failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
-        fmt::join(without, ", ")));
   }
 
   int verdict() {
@@ -237,7 +244,10 @@ class JobRun {
     const std::vector<std::string> troubles = name_the_network();
     if (failures_.empty()) return kGood;
     const RankFailure& first = first_cause(failures_);
-    if (!options_.inherits_streams || killed(first.exit)) say(text_of(first, job_.size()));
+    if (!options_.inherits_streams || killed(first.exit)) {
+      say(text_of(first, job_.size()) +
+          (job_.size() > 1 ? "; it failed first and the job was ended" : ""));
+    }
     for (const std::string& trouble : troubles) say(trouble);
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
   }
@@ -311,10 +321,11 @@ class JobRun {
   void collect() {
     for (const auto& host : hosts_) host->collect();
     if (store_ways_) store_ways_->collect();
+    std::erase_if(replaced_, [](const auto& rank) { return rank->collect_rest(); });
     for (const auto& rank : ranks_) {
       // A rank that exits after the launcher has begun to end the job does not count as failed.
       const bool ending = kill_at_ || killed_;
-      if (!rank->collect() || rank->exit()->good() || ending) continue;
+      if (!rank->collect() || rank->exit()->good() || ending || may_start_again(*rank)) continue;
       failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});
     }
   }
@@ -348,14 +359,17 @@ class JobRun {
   /// Constructed before any member that starts a thread, because Guardian forks.
   std::optional<Guardian> guardian_;
   Logins logins_;
-  std::vector<std::unique_ptr<RunningHost>> hosts_;
+  RunningHosts hosts_;
   std::optional<StoreWays> store_ways_;
   const bool at_terminal_ = !options_.inherits_streams && at_a_terminal() && !in_the_background();
   const bool keys_go_through_ = at_terminal_ && (options_.input_rank || job_.size() == 1);
   Console console_;
   std::optional<RawKeys> raw_keys_;
   Input input_;
-  std::vector<std::unique_ptr<RunningRank>> ranks_;
+  std::vector<std::unique_ptr<RunningRank>> ranks_;  ///< Indexed by rank.
+  std::vector<int> restarts_;                        ///< Indexed by rank, for --restart failed.
+  /// Failed ranks that have been started again, until their processes have been reaped.
+  std::vector<std::unique_ptr<RunningRank>> replaced_;
   Watch watch_;
 
   std::vector<RankFailure> failures_;  ///< In the order of detection.
@@ -379,7 +393,9 @@ Ended run(const Job& job, const RunOptions& options) {
   for (;;) {
     const Ended ended = JobRun(next, options, time_limit).run();
     const bool has_time = !time_limit || Clock::now() < *time_limit;
-    if (!ended.by_rank || !has_time || next.restarts == options.max_restarts) return ended;
+    if (!ended.by_rank || !has_time || options.restarts_failed_only ||
+        next.restarts == options.max_restarts)
+      return ended;
     ++next.restarts;
     Console::say_last(fmt::format("{}: starting all ranks again, restart {} of {}\n",
                                   options.command, next.restarts, options.max_restarts));

@@ -29,8 +29,11 @@ struct RunOptions {
   std::optional<int> input_rank;          ///< The rank that gets standard input. Unset: all ranks.
   std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
   std::optional<std::chrono::milliseconds> timeout;  ///< Time limit of the job and its restarts.
-  /// Maximum number of times that all ranks are started again after a failure.
+  /// Maximum number of times that all ranks are started again after a failure, or, with
+  /// `restarts_failed_only`, that each rank is.
   int max_restarts = 0;
+  /// True if only the failed ranks start again, while the others continue.
+  bool restarts_failed_only = false;
   std::vector<std::string> ssh_arguments;
   std::chrono::seconds silence{20};  ///< Time without messages after which a host counts as lost.
   int patience = kUsualPatience;     ///< Seconds that a host may take to become ready.
@@ -52,9 +55,9 @@ struct Ended {
   bool by_rank = false;
 };
 
-/// Runs the job to its end and prints its failures. If a rank fails, chooses ports anew and starts
-/// all ranks again, at most RunOptions::max_restarts times. Throws Error if a host cannot run its
-/// ranks. Must be called while the process has one thread, because it forks.
+/// Runs the job to its end and prints its failures. If a rank fails, starts it again, or chooses
+/// ports anew and starts all ranks again (see RunOptions::max_restarts). Throws Error if a host
+/// cannot run its ranks. Must be called while the process has one thread, because it forks.
 Ended run(const Job& job, const RunOptions& options);
 
 }  // namespace mccl::cli::launch

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -103,13 +104,15 @@ class LocalHost final : public RunningHost {
   }
 
   bool prepared() const override { return true; }
-  ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) override {
+  ChildProcess start(const RankPlan& rank, int restarts,
+                     const std::optional<TerminalPlan>& terminal) override {
     ProcessPlan plan{.argv = rank.argv,
                      .directory = rank.directory,
                      .environment = variables_[rank.rank],
                      .terminal = terminal,
                      .processors = binding_of(rank).processors,
                      .inherits_streams = options_.inherits_streams};
+    if (restarts > 0) plan.environment[kRestartCount] = std::to_string(restarts);
     plan.argv[0] =
         find_program(rank.argv[0], path_of(plan.environment, kUsualPath), rank.directory);
     if (plan.argv[0].empty()) plan.argv[0] = rank.argv[0];
@@ -145,6 +148,30 @@ class LocalHost final : public RunningHost {
 };
 
 }  // namespace
+
+std::vector<std::string> texts_of_unbound(const RunningHosts& hosts) {
+  std::vector<std::string> texts;
+  for (const auto& host : hosts) {
+    const Binding& first = host->binding_of(*host->ranks().front());
+    if (first.processors.empty())
+      texts.push_back(fmt::format("the ranks on {} are not bound to cores: {}",
+                                  text_of(host->host()), first.why_not));
+  }
+  return texts;
+}
+
+std::string warning_of_programs_without_mccl(const RunningHosts& hosts, bool failed) {
+  std::vector<std::string> without;
+  for (const auto& host : hosts)
+    if (!host->had_mlx_on_mccl()) without.push_back(text_of(host->host()));
+  if (without.empty() || (failed && without.size() == hosts.size())) return {};
+  return fmt::format(
+      "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
+      "Install mccl-engine on those hosts for the program's Python, or name another Python with "
+      "--python",
+      failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
+      fmt::join(without, ", "));
+}
 
 std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,
                                              const RunOptions& options, Guardian& guardian) {

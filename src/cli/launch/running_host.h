@@ -74,8 +74,10 @@ class RunningHost {
   virtual bool prepared() const = 0;
   /// The processors to which the rank is bound. Valid once prepare() has been called.
   const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
-  /// Starts the rank. The streams of the returned process are the streams of the rank.
-  virtual ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) = 0;
+  /// Starts the rank. The streams of the returned process are the streams of the rank. `restarts`
+  /// is the number of earlier starts of the rank in this job. Those must have ended.
+  virtual ChildProcess start(const RankPlan& rank, int restarts,
+                             const std::optional<TerminalPlan>& terminal) = 0;
   /// Called when a rank has ended. Returns `exit`, with `connection_lost` set if the connection to
   /// the host was lost. `announced`: the rank's shell wrapper has already printed the exit status,
   /// although the local `process` (such as ssh) may still run.
@@ -103,6 +105,16 @@ class RunningHost {
   std::map<int, Binding> bindings_;  ///< Keyed by rank.
   bool had_mlx_on_mccl_ = false;
 };
+
+using RunningHosts = std::vector<std::unique_ptr<RunningHost>>;
+
+/// Returns a message for each host whose ranks are not bound to cores, with the reason.
+std::vector<std::string> texts_of_unbound(const RunningHosts& hosts);
+
+/// With --mlx, after all hosts have finished: returns a warning that lists the hosts on which no
+/// program imported MLX with MCCL's hook active. Empty if there is no such host. If the job failed,
+/// also empty if there is no other host, because the programs probably failed before the import.
+std::string warning_of_programs_without_mccl(const RunningHosts& hosts, bool failed);
 
 /// Number of ssh connections that `ranks` ranks on one host need.
 std::size_t connections_for(std::size_t ranks);

@@ -79,6 +79,12 @@ class RunningRank {
     return true;
   }
 
+  /// Reaps the process of a rank that has ended. Returns true if that is done.
+  bool collect_rest() {
+    collect();
+    return collected_;
+  }
+
   /// True if the rank's shell wrapper has reported the end of the rank, and collect() has not
   /// processed this report yet.
   bool has_announced_end() const { return announced_status() && !exit_; }

@@ -153,13 +153,14 @@ class SshHost final : public RunningHost {
            std::ranges::all_of(connections_, [](const auto& each) { return each->ready; });
   }
 
-  ChildProcess start(const RankPlan& rank, const std::optional<TerminalPlan>& terminal) override {
+  ChildProcess start(const RankPlan& rank, int restarts,
+                     const std::optional<TerminalPlan>& terminal) override {
     if (state_ == State::preparing) become(State::running);
     const Connection& connection = connection_of(rank);
     const SshRole role = terminal ? SshRole::terminal_session : SshRole::session;
     ChildProcess process =
         run_ssh(ssh_words(host_, role, connection.socket, options_.silence, options_.ssh_arguments,
-                          rank_command(report_.reached.folder, rank.rank)),
+                          rank_command(report_.reached.folder, rank.rank, restarts)),
                 terminal);
     process.token = token_;
     sessions_[process.id] = &connection;

@@ -214,7 +214,7 @@ TEST(TcpStore, RefusesAnotherKey) {
   for (const char* key : {"guess", ""}) {
     const std::string said = message_of<PeerError>([&] { make_tcp_store(address, 1, key, 500ms); });
     EXPECT_THAT(said, HasSubstr("that every rank has the same MCCL_JOB_KEY"));
-    EXPECT_THAT(said, HasSubstr("no firewall blocks it"));
+    EXPECT_THAT(said, HasSubstr("no firewall blocks that address"));
   }
   make_tcp_store(address, 1, kJobKey, kPatience)->set("k", "v");
   EXPECT_EQ(server->get("k", kPatience), "v");
