@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -19,6 +21,38 @@ namespace {
 constexpr const char* kPrefix = "torch/";
 constexpr const char* kRanks = "torch ranks";
 constexpr std::chrono::milliseconds kNow{1};
+
+/// Stores that this process serves as rank 0, by Placement::root. Kept until close_job_stores(),
+/// because a rank that makes its next default group early could connect to a store that rank 0 is
+/// about to close.
+struct KeptStores {
+  std::mutex mutex;  ///< Guards `stores`.
+  std::map<std::string, std::shared_ptr<mccl::Store>> stores;
+  const pid_t process = ::getpid();
+};
+
+/// A forked child gets an empty object, and does not destroy the stores of its parent.
+KeptStores& kept() {
+  static auto* instance = new KeptStores;
+  if (instance->process != ::getpid()) instance = new KeptStores;
+  return *instance;
+}
+
+/// Joins the job. Rank 0 reuses the store that it has kept. Stores reached along cables are not
+/// kept, because they end with their connections.
+mccl::rendezvous::Joined join(const mccl::Placement& place, const mccl::Config& config,
+                              const std::shared_ptr<mccl::Metrics>& metrics) {
+  KeptStores& known = kept();
+  if (place.rank == 0) {
+    const std::lock_guard lock(known.mutex);
+    if (const auto found = known.stores.find(place.root); found != known.stores.end())
+      return {.store = found->second};
+  }
+  mccl::rendezvous::Joined joined = mccl::rendezvous::join(place, config, metrics);
+  const std::lock_guard lock(known.mutex);
+  if (place.rank == 0 && !joined.wiring) known.stores[place.root] = joined.store;
+  return joined;
+}
 
 /// Converts the engine's errors to DistStoreError, because torch catches only its own errors.
 template <typename Action>
@@ -113,11 +147,17 @@ c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::
     rank = place->rank;
     const auto metrics = mccl::python::shared_metrics(rank);
     const WithoutGil without_gil;
-    auto joined = mccl::rendezvous::join(*place, config, metrics);
-    return c10::make_intrusive<JobStore>(std::move(joined));
+    return c10::make_intrusive<JobStore>(join(*place, config, metrics));
   } catch (const mccl::Error&) {
     throw_torch_error(std::current_exception(), rank, "mccl:init");
   }
+}
+
+void close_job_stores() {
+  KeptStores& known = kept();
+  std::map<std::string, std::shared_ptr<mccl::Store>> closed;
+  const std::lock_guard lock(known.mutex);
+  closed.swap(known.stores);
 }
 
 JobStore* job_store_in(const c10::intrusive_ptr<c10d::Store>& store) {

@@ -49,6 +49,9 @@ class JobStore final : public c10d::Store {
 /// the GIL held; releases it while it waits.
 c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::string>& settings);
 
+/// Drops the stores that open_job_store() has kept. Called when the process ends.
+void close_job_stores();
+
 /// The JobStore behind torch's PrefixStores; null if they wrap a store of another kind.
 JobStore* job_store_in(const c10::intrusive_ptr<c10d::Store>& store);
 

@@ -156,6 +156,7 @@ PYBIND11_MODULE(_torch, module) {
       "shutdown",
       [](std::chrono::milliseconds patience) {
         mccl_torch::shutdown_contexts();
+        mccl_torch::close_job_stores();
         return mccl_torch::callback_threads().drain(patience);
       },
       py::arg("patience"), py::call_guard<py::gil_scoped_release>(),

@@ -280,6 +280,12 @@ MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
  * environment, too. Blocks like mccl_context_create(). */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
+/* Leaves the job, meets all its ranks again, and creates the new context. Brings processes into the
+ * job that were started in place of dead ranks. Every living rank must call it; the new processes
+ * create a context as usual. `context` is then shut down, and must still be destroyed. Blocks for at
+ * most `timeout_ms`, or the time in the setting connect_timeout if it is 0 or less. */
+MCCL_API mccl_status mccl_context_reconfigure(mccl_context* context, int64_t timeout_ms,
+                                              mccl_context** renewed) MCCL_NOEXCEPT;
 /* Announces to the peers that this rank is leaving, and stops the progress thread. Pending calls
  * fail with MCCL_ERROR_ABORTED. */
 MCCL_API mccl_status mccl_context_shutdown(mccl_context* context) MCCL_NOEXCEPT;

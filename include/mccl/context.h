@@ -92,6 +92,14 @@ class MCCL_API Context {
   /// fail with AbortedError. The destructor does the same.
   virtual void shutdown() = 0;
 
+  /// Leaves the job, meets all its ranks again, and returns the new context. Brings processes into
+  /// the job that were started in place of dead ranks. Every living rank must call it; the new
+  /// processes create a context as usual, and rank 0 may be among them. Shuts this context down, so
+  /// its groups and their pending calls fail. Blocks until all ranks have met, for at most
+  /// `timeout`, or Config::connect_timeout if it is 0. Throws InvalidArgument if this context was
+  /// shut down before, or if the ranks met by MPI or along cables; otherwise the errors of create().
+  virtual std::shared_ptr<Context> reconfigure(std::chrono::milliseconds timeout = {}) = 0;
+
   /// Call before_fork() before fork(), and after_fork_in_parent() and abandon_after_fork() after
   /// it, all on the thread that forks, for instance in handlers that pthread_atfork() registers.
   /// before_fork() blocks until the progress thread has finished its current step. Calls stay

@@ -55,6 +55,7 @@ __all__ = [
     "Work",
     "init",
     "is_initialized",
+    "reconfigure",
     "shutdown",
 ]
 
@@ -114,6 +115,32 @@ def init(
                     "call shutdown() before making another world"
                 )
         return world
+
+
+def reconfigure(*, timeout: float | None = None) -> Group:
+    """Leaves the job, meets all its ranks again, and returns the new group of all ranks.
+
+    Brings processes into the job that were started in place of dead ranks. Every living rank must
+    call it, also on groups that shrink() has made smaller; the new processes call init() with the
+    same rank, size and root as the dead ones. Rank 0 may be among them. Blocks until all ranks
+    have met. Pending calls and the earlier groups fail. Thread-safe.
+
+    Args:
+        timeout: Maximum time to wait for all ranks, in seconds. None: the setting
+            `connect_timeout`.
+
+    Raises:
+        InvalidArgument: There is no world, or the timeout is not positive.
+        TimeoutError: Other ranks did not arrive in time. The process then has no world; init()
+            tries again.
+        PeerError: Another rank cannot be reached, or has left.
+    """
+    changes = {} if timeout is None else _checked({"connect_timeout": timeout})
+    with _lock:
+        if _distributed.world() is None:
+            raise InvalidArgument("reconfigure: this process is in no job; call init()")
+        _distributed.shutdown()
+        return _distributed.start({**_settings, **changes})
 
 
 def is_initialized() -> bool:

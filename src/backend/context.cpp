@@ -1,5 +1,8 @@
 #include "mccl/context.h"
 
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -37,6 +40,8 @@ class JobContext final : public Context {
   /// Connects all ranks. `config` is the configuration that config() returns.
   JobContext(Config config, const ContextOptions& options)
       : config_(std::move(config)),
+        is_wired_(options.wiring != nullptr),
+        store_(options.store),
         compression_(compression_named(options.config.compression, options.config.topk_ratio)),
         setup_(std::make_shared<GroupSetup>(
             GroupSetup{nullptr, native::units_of(options.config), options.config.force_staging})),
@@ -88,7 +93,28 @@ class JobContext final : public Context {
     return make_group(name, members, timeout, compression);
   }
 
-  void shutdown() override { engine_->shutdown(); }
+  void shutdown() override {
+    has_left_ = true;
+    engine_->shutdown();
+  }
+  std::shared_ptr<Context> reconfigure(std::chrono::milliseconds timeout) override {
+    // The store must outlive the engine: another rank may already wait there.
+    ContextOptions next{.rank = rank(),
+                        .size = size(),
+                        .store = store_.lock(),
+                        .config = config_,
+                        .metrics = metrics()};
+    if (uses_mpi() || is_wired_)
+      throw InvalidArgument(
+          "reconfigure: not possible if the ranks met by MPI or along cables; destroy this context "
+          "and create another");
+    if (has_left_.exchange(true))
+      throw InvalidArgument("reconfigure: this context was shut down; create another");
+    if (timeout.count() > 0)
+      next.config.connect_timeout = std::chrono::duration<double>(timeout).count();
+    engine_->shutdown();
+    return create(next);
+  }
   void before_fork() noexcept override { engine_->before_fork(); }
   void after_fork_in_parent() noexcept override { engine_->after_fork_in_parent(); }
   void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
@@ -135,6 +161,10 @@ class JobContext final : public Context {
   }
 
   const Config config_;
+  const bool is_wired_;                ///< True if cables join the ranks.
+  std::atomic<bool> has_left_{false};  ///< True once the context has been shut down.
+  /// The store through which the ranks met. The engine owns it until it is shut down.
+  const std::weak_ptr<Store> store_;
   const Compression compression_;  ///< Compression of groups for which the program sets none.
   const std::shared_ptr<GroupSetup> setup_;
   const std::shared_ptr<engine::Engine> engine_;

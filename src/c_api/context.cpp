@@ -1,5 +1,8 @@
 #include "mccl/context.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -67,6 +70,16 @@ mccl_status mccl_context_from_environment(const mccl_config* config,
   return guarded([&] {
     clear(kCall, "context", context);
     hand_out(context, mccl::Context::from_environment(settings_of(kCall, config)));
+  });
+}
+
+mccl_status mccl_context_reconfigure(mccl_context* context, int64_t timeout_ms,
+                                     mccl_context** renewed) noexcept {
+  constexpr const char* kCall = "mccl_context_reconfigure";
+  return guarded([&] {
+    clear(kCall, "renewed", renewed);
+    const std::chrono::milliseconds timeout(std::max<std::int64_t>(0, timeout_ms));
+    hand_out(renewed, context_of(kCall, context).reconfigure(timeout));
   });
 }
 

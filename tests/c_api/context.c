@@ -9,6 +9,8 @@
 
 void c_context_alone(void) {
   mccl_context* context = NULL;
+  mccl_context* renewed = NULL;
+  mccl_context* other = NULL;
   mccl_group* world = NULL;
   mccl_config* config = test_config();
   const mccl_context_options options = context_options(0, 1, NULL, config);
@@ -24,6 +26,11 @@ void c_context_alone(void) {
   CHECK_OK(mccl_context_setting(context, "log_level", text, sizeof text, NULL));
   CHECK(strcmp(text, "OFF") == 0);
   CHECK_REFUSED(mccl_context_setting(context, "log_levle", text, sizeof text, NULL), "log_level");
+  CHECK_OK(mccl_context_reconfigure(context, 0, &renewed));
+  CHECK(mccl_context_size(renewed) == 1);
+  CHECK_REFUSED(mccl_context_reconfigure(NULL, 0, &other), "context");
+  CHECK(other == NULL);
+  mccl_context_destroy(renewed);
   mccl_group_destroy(world);
   mccl_context_destroy(context);
 

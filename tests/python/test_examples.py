@@ -38,6 +38,20 @@ def run(*command: object, ranks: int = 0, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("script", ["elastic_digits.py", "elastic_mlx_digits.py"])
+def test_training_survives_the_death_of_a_rank(script: str):
+    pytest.importorskip("sklearn")
+    if "mlx" in script:
+        pytest.importorskip("mlx.core")
+    words = ("launch", "-n", 3, "--max-restarts", 1, "--restart", "failed", EXAMPLES / script)
+    output = run("-m", "mccl", *words)
+    ranks = [int(number) for number in re.findall(r"test accuracy .* ranks (\d)", output)]
+    assert ranks == [3] * 4 + [2] + [3] * 15, output
+    assert output.count("continues without the dead rank") == 2
+    assert "ok    all 3 ranks hold the same weights" in output
+    assert "ok    accuracy at least 95%" in output
+
+
 def load_example(name: str):
     """Loads an example as a module."""
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")

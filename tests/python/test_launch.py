@@ -302,6 +302,49 @@ def test_a_timeout_is_that_of_all_starts():
     assert "the job was ended after 3 s (--timeout)" in done.stderr
 
 
+def test_only_the_failed_ranks_start_again(tmp_path: Path):
+    script = (
+        'echo "start $TORCHELASTIC_RESTART_COUNT"; cat; '
+        "test $RANK = 1 && test $TORCHELASTIC_RESTART_COUNT != 2 && exit 3; exit 0"
+    )
+    words = ("-n", 3, "--max-restarts", 2, "--restart", "failed", "--log-dir", tmp_path)
+    typed = tmp_path / "typed"
+    typed.write_text("word\n")
+    with typed.open() as stdin:
+        done = run(*words, *SH, script, stdin=stdin)
+    starts = [re.findall(rf"\[{rank}\] (.*)", done.stdout) for rank in range(3)]
+    # A rank that starts again gets no input.
+    assert starts == [["start 0", "word"], ["start 0", "word", "start 1", "start 2"], starts[0]]
+    for restart in (1, 2):
+        assert (
+            "rank 1 of 3 on 127.0.0.1 exited with status 3; it starts again, "
+            f"restart {restart} of 2" in done.stderr
+        )
+    assert "the job was ended" not in done.stderr
+    log = (tmp_path / "latest" / "rank-1.log").read_text()
+    assert log == "start 0\nword\nstart 1\nstart 2\n"
+
+
+def test_a_rank_that_fails_too_often_ends_the_job(mark: str):
+    script = f"test $RANK = 0 && sleep 1000; kill -9 $$; : {mark}"
+    done = run("-n", 2, "--max-restarts", 1, "--restart", "failed", *SH, script, status=128 + 9)
+    assert done.stderr.count("it starts again, restart 1 of 1") == 1
+    assert "was killed by signal 9 (Killed); it failed first and the job was ended" in done.stderr
+    assert not marked(mark)
+
+
+def test_ranks_do_not_start_again_in_a_job_that_ends():
+    script = "trap 'exit 5' TERM; sleep 1000 & wait"
+    words = ("-n", 2, "--timeout", 0.5, "--max-restarts", 9, "--restart", "failed")
+    done = run(*words, *SH, script, status=124)
+    assert "starts again" not in done.stderr
+
+
+def test_restart_failed_needs_a_number_of_restarts():
+    done = run("-n", 2, "--restart", "failed", *SH, "true", status=2)
+    assert "--restart failed has no effect without --max-restarts N" in done.stderr
+
+
 def test_mpirun_cannot_start_ranks_again():
     done = run("--backend", "mpi", "--max-restarts", 1, *SH, "true", status=2)
     assert "--max-restarts does not work with --backend mpi" in done.stderr

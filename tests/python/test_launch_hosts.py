@@ -302,6 +302,18 @@ def test_what_is_missing_there(hosts, tmp_path: Path):
     assert "no script" in launch(hosts, "--hosts", "a", "nope.py", status=1).stderr
 
 
+def test_a_failed_rank_starts_again_on_its_host(hosts):
+    script = (
+        'echo "start $TORCHELASTIC_RESTART_COUNT on $(hostname)"; '
+        "test $RANK = 1 && test $TORCHELASTIC_RESTART_COUNT = 0 && exit 3; exit 0"
+    )
+    words = ("--hosts", "a,b", "--max-restarts", 1, "--restart", "failed")
+    done = launch(hosts, *words, "sh", "-c", script)
+    assert done.stdout.count("start 0") == 2
+    assert done.stdout.count("[1] start 1") == 1
+    assert "exited with status 3; it starts again, restart 1 of 1" in done.stderr
+
+
 def test_a_cpp_job_on_mccl(hosts):
     words = ("--no-bounds", "--sizes", "8,1M", "--seconds", "0.01", "--transport", "tcp")
     done = launch(hosts, *ALL, program(), "bench", "all_reduce", *words)

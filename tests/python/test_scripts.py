@@ -186,6 +186,7 @@ def test_throughput_is_measured_and_compared(matrix: tuple[Path, str]):
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_the_matrix_ends_with_a_table(matrix: tuple[Path, str]):
     table = matrix[1].rstrip().split("\n\n")[-1].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]

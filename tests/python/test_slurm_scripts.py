@@ -62,6 +62,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_torch_by_one_task_for_each_rank(slurm: Slurm, tmp_path: Path):
     pytest.importorskip("torch")
     lines = batch(slurm, tmp_path, 3, "torch.sbatch", write(tmp_path, TORCH))

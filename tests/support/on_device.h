@@ -291,6 +291,9 @@ class OnDeviceContext final : public Context {
                                            inner_.group(name, members, timeout, compression));
   }
   void shutdown() override { inner_.shutdown(); }
+  std::shared_ptr<Context> reconfigure(std::chrono::milliseconds timeout) override {
+    return inner_.reconfigure(timeout);
+  }
   void before_fork() noexcept override {}
   void after_fork_in_parent() noexcept override {}
   void abandon_after_fork() noexcept override {}

@@ -34,7 +34,7 @@ from .operations import (
     scatter,
     sum_scatter,
 )
-from .registry import default_group, init, is_available
+from .registry import default_group, init, is_available, reconfigure, shrink
 
 __all__ = [
     "Compression",
@@ -51,8 +51,10 @@ __all__ = [
     "install",
     "is_available",
     "is_installed",
+    "reconfigure",
     "reduce",
     "scatter",
+    "shrink",
     "sum_scatter",
     "uninstall",
 ]

@@ -65,7 +65,7 @@ def average_gradients(
             )
     if group.size() == 1 or not flat:
         return gradients
-    stream = _own_stream() if communication_stream is None else communication_stream
+    stream = own_stream() if communication_stream is None else communication_stream
     arrays = [array for _, array in flat]
     traced = any(map(load().is_tracer, arrays))
     overlap = overlap and not traced
@@ -185,6 +185,6 @@ def _apart(mean: mx.array, like: Sequence[mx.array]) -> list[mx.array]:
 
 
 @cache
-def _own_stream() -> Stream:
+def own_stream() -> Stream:
     """Returns a stream for communication; each calling thread has its own."""
     return mx.new_thread_local_stream(mx.cpu)

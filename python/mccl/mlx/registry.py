@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -30,6 +31,8 @@ class _Registry:
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
         self.alone: mx.distributed.Group | None = None
+        #: The group of mccl.distributed behind groups["mccl"].
+        self.world: Any = None
         #: The value of _state() when init() last found that no setting or variable selects a
         #: backend. If the value is still the same, init() returns `alone` immediately, because
         #: programs may call init() at every step.
@@ -88,6 +91,62 @@ def init(
     with _registry.lock:
         known = _registry.default if backend == backends.ANY else _registry.groups.get(backend)
         return _make(backend, strict, all_gather_factory) if known is None else known
+
+
+def shrink(*, timeout: float | None = None) -> mx.distributed.Group:
+    """Returns a group of the ranks that remain after a rank of backend `mccl` has died.
+
+    It replaces the group that `init(backend="mccl")` returned, which is also the default group if
+    it was. Every remaining rank must call it. See shrink() of mccl.distributed's groups.
+    """
+    with _registry.lock:
+        world = _world_to_change("shrink")
+        _drop_errors_of_streams()
+        return _replace(world.shrink(timeout=timeout))
+
+
+def reconfigure(*, timeout: float | None = None) -> mx.distributed.Group:
+    """Meets all ranks of backend `mccl` again, and returns the new group of all ranks.
+
+    It replaces the group that `init(backend="mccl")` returned, which is also the default group if
+    it was. Processes that were started in place of dead ranks call init(). See reconfigure() of
+    mccl.distributed.
+    """
+    from mccl import distributed
+
+    with _registry.lock:
+        _world_to_change("reconfigure")
+        _drop_errors_of_streams()
+        return _replace(distributed.reconfigure(timeout=timeout))
+
+
+def _world_to_change(call: str) -> Any:
+    if _registry.world is None:
+        raise ValueError(
+            f"{call}: this process has no group of the backend mccl; call init(backend='mccl') "
+            "first"
+        )
+    return _registry.world
+
+
+def _drop_errors_of_streams() -> None:
+    """Waits for pending calls. The stream of a failed call raises the call's error once more."""
+    from .gradients import own_stream
+
+    for stream in (mx.default_stream(mx.cpu), own_stream()):
+        with contextlib.suppress(RuntimeError):
+            mx.synchronize(stream)
+
+
+def _replace(world: Any) -> mx.distributed.Group:
+    """Makes the ranks of a group of mccl.distributed the group of the backend `mccl`."""
+    earlier = _registry.groups["mccl"]
+    group = load().group_of(world.capsule, False)
+    _registry.world = world
+    _registry.groups["mccl"] = group
+    if _registry.default is earlier:
+        _registry.default = group
+    return group
 
 
 def default_group() -> mx.distributed.Group:
@@ -185,7 +244,10 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
     """The group of all ranks of a job. `mccl` and `mpi` use the job of mccl.distributed."""
     if job.backend not in ("mccl", "mpi"):
         return shim.group_of(shim.join(_merged(settings, job.settings)), job.on_gpu)
-    world = shim.group_of(_world_of(job).capsule, job.on_gpu)
+    joined = _world_of(job)
+    world = shim.group_of(joined.capsule, job.on_gpu)
+    if job.backend == "mccl":
+        _registry.world = joined
     # Calls of one group must have the same order on all ranks. With its own group, `mpi` does not
     # restrict the order of the calls of `mccl`.
     return world.split(0) if job.backend == "mpi" else world

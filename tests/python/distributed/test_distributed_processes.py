@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -71,6 +72,59 @@ def test_the_remaining_ranks_continue_after_a_death():
     """
     done = run_ranks(code, 3)
     assert well([done[0], done[2]]) == ["0 of 2 sum 2\n", "1 of 2 sum 2\n"]
+
+
+#: Every rank makes 9 sums, and meets its replacements after an error. DIES and SLEEPS are
+#: replaced.
+ELASTIC = """
+    import os, signal, time
+    world = dist.init(connect_timeout=30)
+    step = int(world.all_reduce(0, op="max"))
+    while step < 9:
+        if world.rank == DIES and step == 3 and "AGAIN" not in os.environ:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            last = int(world.all_reduce(1))
+            step += 1
+        except dist.PeerError as error:
+            time.sleep(SLEEPS)
+            world = dist.reconfigure(timeout=30)
+            step = int(world.all_reduce(step, op="max"))
+            continue
+        if "AGAIN" in os.environ and step == 1:
+            step = 3
+    print(world.rank, "of", world.size, "sum", last)
+"""
+
+
+@pytest.mark.parametrize("dead", [0, 2])
+@pytest.mark.parametrize("sleeps", [0, 1], ids=["replacement comes last", "replacement waits"])
+def test_a_replacement_joins_by_reconfigure(dead: int, sleeps: int):
+    code = ELASTIC.replace("DIES", str(dead)).replace("SLEEPS", str(sleeps))
+    place = {"MCCL_WORLD_SIZE": "3", "MCCL_ROOT": free_address()}
+    ranks = [start(code, MCCL_RANK=str(rank), **place) for rank in range(3)]
+    assert finish(ranks[dead])[0] == -signal.SIGKILL
+    ranks[dead] = start(code, MCCL_RANK=str(dead), AGAIN="1", **place)
+    done = [finish(process) for process in ranks]
+    assert well(done) == [f"{rank} of 3 sum 3\n" for rank in range(3)]
+
+
+def test_reconfigure_without_a_job_or_with_a_bad_timeout_changes_nothing():
+    code = """
+        for timeout in (None, 0):
+            try:
+                dist.reconfigure(timeout=timeout)
+            except dist.InvalidArgument as error:
+                print(error)
+            dist.init()
+        print(dist.init().all_reduce(5))
+    """
+    ((status, out, err),) = [run(code)]
+    assert status == 0, err
+    first, second, rest = out.splitlines()
+    assert first == "reconfigure: this process is in no job; call init()"
+    assert "connect_timeout" in second
+    assert rest == "5"
 
 
 def test_alone():
