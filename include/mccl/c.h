@@ -282,8 +282,8 @@ MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
 /* Leaves the job, meets all its ranks again, and creates the new context. Brings processes into the
  * job that were started in place of dead ranks. Every living rank must call it; the new processes
- * create a context as usual. `context` is then shut down, and must still be destroyed. Blocks for at
- * most `timeout_ms`, or the time in the setting connect_timeout if it is 0 or less. */
+ * create a context as usual. `context` is then shut down, and must still be destroyed. Blocks for
+ * at most `timeout_ms`, or the time in the setting connect_timeout if it is 0 or less. */
 MCCL_API mccl_status mccl_context_reconfigure(mccl_context* context, int64_t timeout_ms,
                                               mccl_context** renewed) MCCL_NOEXCEPT;
 /* Announces to the peers that this rank is leaving, and stops the progress thread. Pending calls

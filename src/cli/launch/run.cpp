@@ -1,7 +1,6 @@
 #include "cli/launch/run.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -73,10 +72,8 @@ class JobRun {
     start_ranks();
     wait_for_ranks();
     finish_hosts();
-    if (options_.on_mccl && !stopped()) {
-      const std::string warning = warning_of_programs_without_mccl(hosts_, !failures_.empty());
-      if (!warning.empty()) say(warning);
-    }
+    if (options_.on_mccl && !stopped())
+      for (const std::string& text : texts_of_unused_mccl(hosts_, !failures_.empty())) say(text);
     const int status = output_lost_ ? kFailed : verdict();
     console_.finish();
     const auto lost = console_.lost_output();
@@ -244,10 +241,9 @@ class JobRun {
     const std::vector<std::string> troubles = name_the_network();
     if (failures_.empty()) return kGood;
     const RankFailure& first = first_cause(failures_);
-    if (!options_.inherits_streams || killed(first.exit)) {
-      say(text_of(first, job_.size()) +
-          (job_.size() > 1 ? "; it failed first and the job was ended" : ""));
-    }
+    const std::string_view then = job_.size() > 1 ? "; it failed first and the job was ended" : "";
+    if (!options_.inherits_streams || killed(first.exit))
+      say(fmt::format("{}{}", text_of(first, job_.size()), then));
     for (const std::string& trouble : troubles) say(trouble);
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
   }
@@ -392,10 +388,9 @@ Ended run(const Job& job, const RunOptions& options) {
   if (options.timeout) time_limit = Clock::now() + *options.timeout;
   for (;;) {
     const Ended ended = JobRun(next, options, time_limit).run();
-    const bool has_time = !time_limit || Clock::now() < *time_limit;
-    if (!ended.by_rank || !has_time || options.restarts_failed_only ||
-        next.restarts == options.max_restarts)
-      return ended;
+    const bool is_late = time_limit && Clock::now() >= *time_limit;
+    const int allowed = options.restarts_failed_only ? 0 : options.max_restarts;
+    if (!ended.by_rank || is_late || next.restarts == allowed) return ended;
     ++next.restarts;
     Console::say_last(fmt::format("{}: starting all ranks again, restart {} of {}\n",
                                   options.command, next.restarts, options.max_restarts));

@@ -160,17 +160,17 @@ std::vector<std::string> texts_of_unbound(const RunningHosts& hosts) {
   return texts;
 }
 
-std::string warning_of_programs_without_mccl(const RunningHosts& hosts, bool failed) {
+std::vector<std::string> texts_of_unused_mccl(const RunningHosts& hosts, bool failed) {
   std::vector<std::string> without;
   for (const auto& host : hosts)
     if (!host->had_mlx_on_mccl()) without.push_back(text_of(host->host()));
   if (without.empty() || (failed && without.size() == hosts.size())) return {};
-  return fmt::format(
+  return {fmt::format(
       "WARN: {} no program on {}: none imported MLX under a Python that has MCCL installed. "
       "Install mccl-engine on those hosts for the program's Python, or name another Python with "
       "--python",
       failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
-      fmt::join(without, ", "));
+      fmt::join(without, ", "))};
 }
 
 std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,

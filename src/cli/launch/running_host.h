@@ -114,7 +114,7 @@ std::vector<std::string> texts_of_unbound(const RunningHosts& hosts);
 /// With --mlx, after all hosts have finished: returns a warning that lists the hosts on which no
 /// program imported MLX with MCCL's hook active. Empty if there is no such host. If the job failed,
 /// also empty if there is no other host, because the programs probably failed before the import.
-std::string warning_of_programs_without_mccl(const RunningHosts& hosts, bool failed);
+std::vector<std::string> texts_of_unused_mccl(const RunningHosts& hosts, bool failed);
 
 /// Number of ssh connections that `ranks` ranks on one host need.
 std::size_t connections_for(std::size_t ranks);

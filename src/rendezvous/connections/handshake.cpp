@@ -277,8 +277,7 @@ void Handshake::take_dialer_proof(std::span<const std::byte> message) {
       agreement_bytes_ > kMaxAgreementBytes) {
     return refuse(
         Refusal::noise,
-        fmt::format("it claims to be rank {}{} with {} bytes of settings, which is impossible",
-                    peer_, self_.size > 0 ? fmt::format(" of {}", self_.size) : "",
+        fmt::format("it claims to be rank {} with {} bytes of settings, which is impossible", peer_,
                     agreement_bytes_));
   }
 }
