@@ -357,10 +357,8 @@ TEST(LaunchVerdict, TheCauseIsTheKilledRankOrElseTheFirst) {
 }
 
 TEST(LaunchVerdict, NamesRankHostAndExit) {
-  EXPECT_EQ(
-      text_of(RankFailure{3, "a", {.status = 139}}, 4),
-      "rank 3 of 4 on a was killed by signal 11 (Segmentation fault); it failed first and the "
-      "job was ended");
+  EXPECT_EQ(text_of(RankFailure{3, "a", {.status = 139}}, 4),
+            "rank 3 of 4 on a was killed by signal 11 (Segmentation fault)");
   EXPECT_EQ(text_of(RankFailure{0, "a", {.status = 3}}, 1),
             "rank 0 of 1 on a exited with status 3");
 }
