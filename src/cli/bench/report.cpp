@@ -102,9 +102,9 @@ std::string algorithm_text(const Row& row) {
 }  // namespace
 
 std::string setup_text(const Setup& setup) {
-  return fmt::format("# mccl {}: {} rank{} {}, {} ({} cores), transport {}, algorithm {}{}\n",
-                     setup.version, setup.ranks, setup.ranks == 1 ? "" : "s",
-                     setup.one_host ? "on this machine" : "on several machines", setup.cpu,
+  const std::string ranks = fmt::format("{} rank{}", setup.ranks, setup.ranks == 1 ? "" : "s");
+  return fmt::format("# mccl {}: {}, {} ({} cores), transport {}, algorithm {}{}\n", setup.version,
+                     setup.one_host ? ranks + " on this machine" : "a job of " + ranks, setup.cpu,
                      setup.cores, setup.transport, setup.algorithm,
                      setup.compression == "none" ? "" : ", compression " + setup.compression);
 }
