@@ -21,6 +21,11 @@ class CallbackThread {
   /// Runs all posted tasks and ends the thread; a later post() starts it again. Call it without the
   /// GIL.
   void stop();
+  /// True if the calling thread is this thread, which therefore cannot stop() itself.
+  bool is_current() {
+    const std::lock_guard lock(mutex_);
+    return thread_.get_id() == std::this_thread::get_id();
+  }
 
  private:
   void run();

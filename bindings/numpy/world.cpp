@@ -87,6 +87,10 @@ nb::object world() {
 }
 
 void shutdown() {
+  if (callback_thread().is_current())
+    throw InvalidArgument(
+        "a callback of a call cannot leave the job: call shutdown() or reconfigure() on another "
+        "thread");
   ProcessWorld& process = registry();
   const auto context = std::exchange(process.context, nullptr);
   process.world = {};

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "backend.h"
@@ -19,12 +20,15 @@ namespace mccl_torch {
 namespace {
 
 constexpr const char* kPrefix = "torch/";
-constexpr const char* kRanks = "torch ranks";
 constexpr std::chrono::milliseconds kNow{1};
 
-/// Stores that this process serves as rank 0, by Placement::root. Kept until close_job_stores(),
-/// because a rank that makes its next default group early could connect to a store that rank 0 is
-/// about to close.
+/// Counter of the default groups that the rank has made with torch through this store.
+std::string key_of(int rank) { return "torch rank " + std::to_string(rank); }
+
+/// Stores that this process serves as rank 0, by Placement::root. If that is empty, the launcher
+/// provides rank 0's address only once, and other ranks keep their stores as well. Kept until
+/// close_job_stores(), because a rank that makes its next default group early could connect to a
+/// store that rank 0 is about to close.
 struct KeptStores {
   std::mutex mutex;  ///< Guards `stores`.
   std::map<std::string, std::shared_ptr<mccl::Store>> stores;
@@ -38,19 +42,20 @@ KeptStores& kept() {
   return *instance;
 }
 
-/// Joins the job. Rank 0 reuses the store that it has kept. Stores reached along cables are not
+/// Joins the job, through the kept store if there is one. Stores reached along cables are not
 /// kept, because they end with their connections.
 mccl::rendezvous::Joined join(const mccl::Placement& place, const mccl::Config& config,
                               const std::shared_ptr<mccl::Metrics>& metrics) {
   KeptStores& known = kept();
-  if (place.rank == 0) {
+  const bool keeps = place.rank == 0 || place.root.empty();
+  if (keeps) {
     const std::lock_guard lock(known.mutex);
     if (const auto found = known.stores.find(place.root); found != known.stores.end())
       return {.store = found->second};
   }
   mccl::rendezvous::Joined joined = mccl::rendezvous::join(place, config, metrics);
   const std::lock_guard lock(known.mutex);
-  if (place.rank == 0 && !joined.wiring) known.stores[place.root] = joined.store;
+  if (keeps && !joined.wiring) known.stores[place.root] = joined.store;
   return joined;
 }
 
@@ -70,16 +75,21 @@ auto as_torch_does(const std::string& what, Action&& action) {
 
 }  // namespace
 
-JobStore::JobStore(mccl::rendezvous::Joined joined)
-    : joined_(new mccl::rendezvous::Joined(std::move(joined))), process_(::getpid()) {
-  joined_->store->add(kRanks, 1);
+JobStore::JobStore(mccl::rendezvous::Joined joined, int rank, int size)
+    : joined_(new mccl::rendezvous::Joined(std::move(joined))), size_(size), process_(::getpid()) {
+  joined_->store->add(key_of(rank), 1);
 }
 
 JobStore::~JobStore() {
   if (::getpid() == process_) delete joined_;
 }
 
-std::int64_t JobStore::torch_ranks() { return joined_->store->add(kRanks, 0); }
+std::int64_t JobStore::torch_ranks() {
+  std::int64_t ranks = 0;
+  for (int rank = 0; rank < size_; ++rank)
+    ranks += joined_->store->add(key_of(rank), 0) > 0 ? 1 : 0;
+  return ranks;
+}
 
 c10::intrusive_ptr<c10d::Store> JobStore::clone() {
   return c10::intrusive_ptr<JobStore>::unsafe_reclaim_from_nonowning(this);
@@ -147,7 +157,7 @@ c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::
     rank = place->rank;
     const auto metrics = mccl::python::shared_metrics(rank);
     const WithoutGil without_gil;
-    return c10::make_intrusive<JobStore>(join(*place, config, metrics));
+    return c10::make_intrusive<JobStore>(join(*place, config, metrics), rank, place->size);
   } catch (const mccl::Error&) {
     throw_torch_error(std::current_exception(), rank, "mccl:init");
   }

@@ -16,8 +16,8 @@ namespace mccl_torch {
 /// The job's store as a Store of torch, with a prefix for torch's keys. Thread-safe.
 class JobStore final : public c10d::Store {
  public:
-  /// `joined` must have a store.
-  explicit JobStore(mccl::rendezvous::Joined joined);
+  /// `joined` must have a store. `rank` and `size` are those of the job.
+  JobStore(mccl::rendezvous::Joined joined, int rank, int size);
   ~JobStore() override;
 
   const mccl::rendezvous::Joined& joined() const { return *joined_; }
@@ -42,6 +42,7 @@ class JobStore final : public c10d::Store {
   std::string find(const std::string& key, std::chrono::milliseconds timeout);
 
   mccl::rendezvous::Joined* joined_;  ///< Owned; a forked child does not destroy it.
+  const int size_;
   const int process_;
 };
 

@@ -96,8 +96,10 @@ class MCCL_API Context {
   /// the job that were started in place of dead ranks. Every living rank must call it; the new
   /// processes create a context as usual, and rank 0 may be among them. Shuts this context down, so
   /// its groups and their pending calls fail. Blocks until all ranks have met, for at most
-  /// `timeout`, or Config::connect_timeout if it is 0. Throws InvalidArgument if this context was
-  /// shut down before, or if the ranks met by MPI or along cables; otherwise the errors of create().
+  /// `timeout`, and up to 5 s more on rank 0, which reports to the others why it gives up. If
+  /// `timeout` is 0, Config::connect_timeout applies; otherwise the new context has `timeout` as
+  /// its connect_timeout. Throws InvalidArgument if this context was shut down before, or if the
+  /// ranks met by MPI or along cables; otherwise the errors of create().
   virtual std::shared_ptr<Context> reconfigure(std::chrono::milliseconds timeout = {}) = 0;
 
   /// Call before_fork() before fork(), and after_fork_in_parent() and abandon_after_fork() after

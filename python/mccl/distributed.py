@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 _lock = threading.Lock()
-#: Settings with which the current world was made, as text by name.
+#: Settings with which the current world was made, as text by name; empty outside a job.
 _settings: dict[str, str] = {}
 
 
@@ -126,18 +126,21 @@ def reconfigure(*, timeout: float | None = None) -> Group:
     have met. Pending calls and the earlier groups fail. Thread-safe.
 
     Args:
-        timeout: Maximum time to wait for all ranks, in seconds. None: the setting
-            `connect_timeout`.
+        timeout: Maximum time to wait for all ranks, in seconds. Rank 0 takes up to 5 s more, in
+            which it reports to the others why it gives up. None: the setting `connect_timeout`.
 
     Raises:
-        InvalidArgument: There is no world, or the timeout is not positive.
-        TimeoutError: Other ranks did not arrive in time. The process then has no world; init()
-            tries again.
-        PeerError: Another rank cannot be reached, or has left.
+        InvalidArgument: The process is in no job, or the timeout is not positive.
+        TimeoutError: Other ranks did not arrive in time. The process then has no world; a second
+            call tries again.
+        PeerError: Another rank cannot be reached, has left or has given up. A second call tries
+            again.
     """
+    if timeout is not None and not timeout > 0:
+        raise InvalidArgument(f"reconfigure: timeout: expected a positive number; found {timeout}")
     changes = {} if timeout is None else _checked({"connect_timeout": timeout})
     with _lock:
-        if _distributed.world() is None:
+        if not _settings:
             raise InvalidArgument("reconfigure: this process is in no job; call init()")
         _distributed.shutdown()
         return _distributed.start({**_settings, **changes})
@@ -157,6 +160,7 @@ def shutdown() -> None:
     Also runs when the process ends. No-op without a world.
     """
     with _lock:
+        _settings.clear()
         _distributed.shutdown()
 
 

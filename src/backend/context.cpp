@@ -1,5 +1,7 @@
 #include "mccl/context.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -108,16 +110,21 @@ class JobContext final : public Context {
       throw InvalidArgument(
           "reconfigure: not possible if the ranks met by MPI or along cables; destroy this context "
           "and create another");
+    if (timeout.count() > 0) {
+      const double seconds = std::chrono::duration<double>(timeout).count();
+      next.config.set("connect_timeout", fmt::format("{}", seconds));
+    }
     if (has_left_.exchange(true))
       throw InvalidArgument("reconfigure: this context was shut down; create another");
-    if (timeout.count() > 0)
-      next.config.connect_timeout = std::chrono::duration<double>(timeout).count();
     engine_->shutdown();
     return create(next);
   }
   void before_fork() noexcept override { engine_->before_fork(); }
   void after_fork_in_parent() noexcept override { engine_->after_fork_in_parent(); }
-  void abandon_after_fork() noexcept override { engine_->abandon_after_fork(); }
+  void abandon_after_fork() noexcept override {
+    has_left_ = true;
+    engine_->abandon_after_fork();
+  }
 
  private:
   bool uses_mpi() const { return config_.backend == "mpi"; }

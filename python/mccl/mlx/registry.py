@@ -31,8 +31,9 @@ class _Registry:
         self.groups: dict[str, mx.distributed.Group] = {}
         self.default: mx.distributed.Group | None = None
         self.alone: mx.distributed.Group | None = None
-        #: The group of mccl.distributed behind groups["mccl"].
+        #: The group of mccl.distributed behind groups["mccl"], and whether its calls run on a GPU.
         self.world: Any = None
+        self.on_gpu = False
         #: The value of _state() when init() last found that no setting or variable selects a
         #: backend. If the value is still the same, init() returns `alone` immediately, because
         #: programs may call init() at every step.
@@ -100,23 +101,20 @@ def shrink(*, timeout: float | None = None) -> mx.distributed.Group:
     it was. Every remaining rank must call it. See shrink() of mccl.distributed's groups.
     """
     with _registry.lock:
-        world = _world_to_change("shrink")
-        _drop_errors_of_streams()
-        return _replace(world.shrink(timeout=timeout))
+        return _replace(_world_to_change("shrink").shrink(timeout=timeout))
 
 
 def reconfigure(*, timeout: float | None = None) -> mx.distributed.Group:
     """Meets all ranks of backend `mccl` again, and returns the new group of all ranks.
 
     It replaces the group that `init(backend="mccl")` returned, which is also the default group if
-    it was. Processes that were started in place of dead ranks call init(). See reconfigure() of
-    mccl.distributed.
+    it was. Processes that were started in place of dead ranks call init(). If reconfigure() raises,
+    the group is dead, and a second call tries again. See reconfigure() of mccl.distributed.
     """
     from mccl import distributed
 
     with _registry.lock:
         _world_to_change("reconfigure")
-        _drop_errors_of_streams()
         return _replace(distributed.reconfigure(timeout=timeout))
 
 
@@ -140,8 +138,9 @@ def _drop_errors_of_streams() -> None:
 
 def _replace(world: Any) -> mx.distributed.Group:
     """Makes the ranks of a group of mccl.distributed the group of the backend `mccl`."""
+    _drop_errors_of_streams()
     earlier = _registry.groups["mccl"]
-    group = load().group_of(world.capsule, False)
+    group = load().group_of(world.capsule, _registry.on_gpu)
     _registry.world = world
     _registry.groups["mccl"] = group
     if _registry.default is earlier:
@@ -247,7 +246,7 @@ def _group_of(shim: Any, job: backends.Job, settings: dict[str, str]) -> mx.dist
     joined = _world_of(job)
     world = shim.group_of(joined.capsule, job.on_gpu)
     if job.backend == "mccl":
-        _registry.world = joined
+        _registry.world, _registry.on_gpu = joined, job.on_gpu
     # Calls of one group must have the same order on all ranks. With its own group, `mpi` does not
     # restrict the order of the calls of `mccl`.
     return world.split(0) if job.backend == "mpi" else world

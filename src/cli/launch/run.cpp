@@ -15,6 +15,7 @@
 #include "cli/launch/console.h"
 #include "cli/launch/guardian.h"
 #include "cli/launch/job.h"
+#include "cli/launch/restarts.h"
 #include "cli/launch/running_rank.h"
 #include "cli/launch/store_ways.h"
 #include "mccl/error.h"
@@ -25,7 +26,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kTimedOut = 124;
-constexpr int kConnectionLost = 255;
 /// Delay between the first failure and the end of the job. Meanwhile, failures of other ranks that
 /// have the same cause are collected.
 constexpr auto kSettling = 100ms;
@@ -52,7 +52,7 @@ class JobRun {
         guardian_(options.grace),
         console_(job.size(), options.console, job.restarts),
         input_(static_cast<std::size_t>(job.size())),
-        restarts_(static_cast<std::size_t>(job.size())) {
+        restarts_(options, job.size()) {
     for (std::size_t host = 0; host < job.hosts.size(); ++host) {
       if (is_here(job.hosts[host])) {
         hosts_.push_back(make_local_host(job, host, options, *guardian_));
@@ -179,8 +179,8 @@ class JobRun {
 
   void wait_for_ranks() {
     for (;;) {
-      start_failed_ranks_again();
-      if (std::ranges::all_of(ranks_, [](const auto& rank) { return rank->finished(); })) break;
+      const bool all = std::ranges::all_of(ranks_, [](const auto& r) { return r->finished(); });
+      if (!start_failed_ranks_again() && all) break;
       input_.watch(watch_, at_terminal_);
       for (const auto& rank : ranks_) {
         rank->watch(watch_, console_, input_);
@@ -193,32 +193,40 @@ class JobRun {
     raw_keys_.reset();
   }
 
-  /// True if the rank failed, and may start again alone. A rank whose host was lost may not.
+  /// True if the rank failed, and is to start again alone.
   bool may_start_again(const RunningRank& rank) const {
-    const int restarts = restarts_[static_cast<std::size_t>(rank.rank())];
     const bool is_ending = stopped() || terminate_at_ || kill_at_ || killed_ || !failures_.empty();
-    return options_.restarts_failed_only && restarts < options_.max_restarts && !is_ending &&
-           rank.exit() && !rank.exit()->good() && !rank.exit()->connection_lost;
+    return !is_ending && rank.exit() && restarts_.allows(rank.rank(), *rank.exit());
   }
 
-  /// Starts ranks again that have failed and whose output has been read. They get no input, because
-  /// their predecessors may have read a part of it.
-  void start_failed_ranks_again() {
-    for (std::unique_ptr<RunningRank>& rank : ranks_) {
+  /// Starts ranks again that have failed and whose output has been read. Returns true if a rank was
+  /// started, or is to be started later.
+  bool start_failed_ranks_again() {
+    bool is_any = false;
+    for (const std::unique_ptr<RunningRank>& rank : ranks_) {
       if (!rank->finished() || !may_start_again(*rank)) continue;
-      const auto number = static_cast<std::size_t>(rank->rank());
-      const RankPlan& plan = job_.ranks[number];
-      rank->close(console_);
-      say(fmt::format(
-          "{}; it starts again, restart {} of {}",
-          text_of({rank->rank(), text_of(job_.hosts[plan.host]), *rank->exit()}, job_.size()),
-          ++restarts_[number], options_.max_restarts));
-      input_.leave(number);
-      RunningHost& host = *hosts_[plan.host];
-      replaced_.push_back(
-          std::exchange(rank, std::make_unique<RunningRank>(
-                                  plan, host, host.start(plan, restarts_[number], {}), false)));
+      is_any = true;
+      const Clock::time_point due = restarts_.due(rank->rank());
+      due <= Clock::now() ? start_again(rank->rank()) : watch_.at(due);
     }
+    return is_any;
+  }
+
+  /// The rank gets no input, because its predecessor may have read a part of it, and no terminal.
+  void start_again(int number) {
+    const RankPlan& plan = job_.ranks[static_cast<std::size_t>(number)];
+    std::unique_ptr<RunningRank>& rank = ranks_[static_cast<std::size_t>(number)];
+    rank->close(console_);
+    const std::string failure =
+        text_of({number, text_of(job_.hosts[plan.host]), *rank->exit()}, job_.size());
+    const int restarts = restarts_.add(number);
+    say(fmt::format("{}; it starts again, restart {} of {}", failure, restarts,
+                    options_.max_restarts));
+    if (options_.input_rank.value_or(number) == number) raw_keys_.reset();
+    input_.leave(static_cast<std::size_t>(number));
+    RunningHost& host = *hosts_[plan.host];
+    replaced_.push_back(std::exchange(
+        rank, std::make_unique<RunningRank>(plan, host, host.start(plan, restarts, {}), false)));
   }
 
   void finish_hosts() {
@@ -238,33 +246,17 @@ class JobRun {
                       static_cast<double>(options_.timeout->count()) / 1e3));
       return kTimedOut;
     }
-    const std::vector<std::string> troubles = name_the_network();
+    const std::vector<std::string> troubles = add_lost_hosts(hosts_, job_, failures_);
     if (failures_.empty()) return kGood;
     const RankFailure& first = first_cause(failures_);
-    const std::string_view then = job_.size() > 1 ? "; it failed first and the job was ended" : "";
+    const std::string_view then = job_.size() == 1 ? ""
+                                  : options_.restarts_failed_only
+                                      ? "; the job was ended"
+                                      : "; it failed first and the job was ended";
     if (!options_.inherits_streams || killed(first.exit))
       say(fmt::format("{}{}", text_of(first, job_.size()), then));
     for (const std::string& trouble : troubles) say(trouble);
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
-  }
-
-  /// Adds a lost host to `failures_` if a network failure ended its ranks. The exit status of these
-  /// ranks hides the cause, because the launcher or the host's guard killed them. Returns messages
-  /// about the network failures.
-  std::vector<std::string> name_the_network() {
-    std::vector<std::string> texts;
-    for (std::size_t host = 0; host < hosts_.size(); ++host) {
-      const std::optional<Trouble> trouble = hosts_[host]->trouble();
-      if (!trouble) continue;
-      texts.push_back(trouble->text);
-      if (!trouble->ranks_lost) continue;
-      const Exit lost{.status = kConnectionLost, .connection_lost = true};
-      int rank = hosts_[host]->ranks().front()->rank;
-      for (const RankFailure& failure : failures_)
-        if (job_.ranks[static_cast<std::size_t>(failure.rank)].host == host) rank = failure.rank;
-      failures_.push_back({rank, text_of(job_.hosts[host]), lost});
-    }
-    return texts;
   }
 
   /// Prints why output was lost. Returns the exit status: the one that a shell shows for SIGPIPE if
@@ -363,7 +355,7 @@ class JobRun {
   std::optional<RawKeys> raw_keys_;
   Input input_;
   std::vector<std::unique_ptr<RunningRank>> ranks_;  ///< Indexed by rank.
-  std::vector<int> restarts_;                        ///< Indexed by rank, for --restart failed.
+  Restarts restarts_;
   /// Failed ranks that have been started again, until their processes have been reaped.
   std::vector<std::unique_ptr<RunningRank>> replaced_;
   Watch watch_;

@@ -123,6 +123,8 @@ class LocalHost final : public RunningHost {
   }
 
   Exit ended(const ChildProcess& process, Exit exit, bool) override {
+    // Processes that the rank left behind could hold ports and devices that its successor needs.
+    if (options_.restarts_failed_only && !exit.good()) ::kill(-process.id, SIGKILL);
     guardian_.forget(process.id);
     running_.erase(process.id);
     return exit;
@@ -171,6 +173,23 @@ std::vector<std::string> texts_of_unused_mccl(const RunningHosts& hosts, bool fa
       "--python",
       failed ? "when the job failed, --mlx had taken effect in" : "--mlx took effect in",
       fmt::join(without, ", "))};
+}
+
+std::vector<std::string> add_lost_hosts(const RunningHosts& hosts, const Job& job,
+                                        std::vector<RankFailure>& failures) {
+  std::vector<std::string> texts;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    const std::optional<Trouble> trouble = hosts[host]->trouble();
+    if (!trouble) continue;
+    texts.push_back(trouble->text);
+    if (!trouble->ranks_lost) continue;
+    int rank = hosts[host]->ranks().front()->rank;
+    for (const RankFailure& failure : failures)
+      if (job.ranks[static_cast<std::size_t>(failure.rank)].host == host) rank = failure.rank;
+    failures.push_back(
+        {rank, text_of(job.hosts[host]), {.status = kConnectionLost, .connection_lost = true}});
+  }
+  return texts;
 }
 
 std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,

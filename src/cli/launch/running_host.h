@@ -106,6 +106,9 @@ class RunningHost {
   bool had_mlx_on_mccl_ = false;
 };
 
+/// Exit status of a rank whose host was lost.
+inline constexpr int kConnectionLost = 255;
+
 using RunningHosts = std::vector<std::unique_ptr<RunningHost>>;
 
 /// Returns a message for each host whose ranks are not bound to cores, with the reason.
@@ -115,6 +118,12 @@ std::vector<std::string> texts_of_unbound(const RunningHosts& hosts);
 /// program imported MLX with MCCL's hook active. Empty if there is no such host. If the job failed,
 /// also empty if there is no other host, because the programs probably failed before the import.
 std::vector<std::string> texts_of_unused_mccl(const RunningHosts& hosts, bool failed);
+
+/// Adds a lost host to `failures` if a network failure ended its ranks. The exit status of these
+/// ranks hides the cause, because the launcher or the host's guard killed them. Returns messages
+/// about the network failures.
+std::vector<std::string> add_lost_hosts(const RunningHosts& hosts, const Job& job,
+                                        std::vector<RankFailure>& failures);
 
 /// Number of ssh connections that `ranks` ranks on one host need.
 std::size_t connections_for(std::size_t ranks);
