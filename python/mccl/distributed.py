@@ -103,7 +103,8 @@ def init(
     with _lock:
         world = _distributed.world()
         if world is None:
-            resolved = {**config.resolved_settings(), **texts}
+            # After a failed reconfigure(), the process still belongs to its job.
+            resolved = {**(_settings or config.resolved_settings()), **texts}
             world = _distributed.start(resolved)
             _settings.clear()
             _settings.update(resolved)
@@ -132,7 +133,7 @@ def reconfigure(*, timeout: float | None = None) -> Group:
     Raises:
         InvalidArgument: The process is in no job, or the timeout is not positive.
         TimeoutError: Other ranks did not arrive in time. The process then has no world; a second
-            call tries again.
+            call, or init(), tries again.
         PeerError: Another rank cannot be reached, has left or has given up. A second call tries
             again.
     """

@@ -109,13 +109,18 @@ def reconfigure(*, timeout: float | None = None) -> mx.distributed.Group:
 
     It replaces the group that `init(backend="mccl")` returned, which is also the default group if
     it was. Processes that were started in place of dead ranks call init(). If reconfigure() raises,
-    the group is dead, and a second call tries again. See reconfigure() of mccl.distributed.
+    the process has no group; a second call, or init(), tries again. See reconfigure() of
+    mccl.distributed.
     """
     from mccl import distributed
 
     with _registry.lock:
         _world_to_change("reconfigure")
-        return _replace(distributed.reconfigure(timeout=timeout))
+        try:
+            return _replace(distributed.reconfigure(timeout=timeout))
+        except Exception:
+            _forget_groups()
+            raise
 
 
 def _world_to_change(call: str) -> Any:
@@ -139,13 +144,22 @@ def _drop_errors_of_streams() -> None:
 def _replace(world: Any) -> mx.distributed.Group:
     """Makes the ranks of a group of mccl.distributed the group of the backend `mccl`."""
     _drop_errors_of_streams()
-    earlier = _registry.groups["mccl"]
+    was_default = _forget_groups()
     group = load().group_of(world.capsule, _registry.on_gpu)
     _registry.world = world
     _registry.groups["mccl"] = group
-    if _registry.default is earlier:
+    if was_default or _registry.default is None:
         _registry.default = group
     return group
+
+
+def _forget_groups() -> bool:
+    """Forgets the groups of the job of mccl.distributed. Returns whether one was the default."""
+    forgotten = [_registry.groups.pop(name, None) for name in ("mccl", "mpi")]
+    was_default = any(group is _registry.default for group in forgotten if group is not None)
+    if was_default:
+        _registry.default = None
+    return was_default
 
 
 def default_group() -> mx.distributed.Group:

@@ -167,6 +167,21 @@ def test_a_call_that_others_do_not_join_times_out():
         ranks.run(check_timeout)
 
 
+def check_meeting_again() -> None:
+    assert "call init(backend='mccl') first" in error_of(mccl.mlx.reconfigure, ValueError)
+    world = mccl.mlx.init(strict=True)
+    for change in (mccl.mlx.shrink, mccl.mlx.reconfigure):
+        group = change(timeout=30)
+        assert mccl.mlx.init(backend="mccl") is mccl.mlx.default_group() is group
+        assert mccl.mlx.all_sum(mx.ones(1)).item() == group.size() == world.size()
+    error_of(lambda: mx.eval(mx.distributed.all_sum(mx.ones(1), group=world)), RuntimeError)
+
+
+def test_groups_are_replaced_when_ranks_meet_again():
+    with MlxRanks(2) as ranks:
+        ranks.run(check_meeting_again)
+
+
 def check_other_streams_after_an_error() -> None:
     world = mccl.mlx.init(strict=True)
     group = world.split(0)
