@@ -36,10 +36,10 @@ struct GpuOffer {
 unsigned processors_for_each(const std::vector<GpuOffer>& offers) {
   unsigned fewest = ~0U;
   for (const GpuOffer& offer : offers) {
-    const auto sharing = std::ranges::count_if(offers, [&](const GpuOffer& other) {
-      return direct::is_one_device(offer.card, other.card);
+    const auto others = std::ranges::count_if(offers, [&](const GpuOffer& other) {
+      return &other != &offer && direct::is_one_device(offer.card, other.card);
     });
-    fewest = std::min(fewest, static_cast<unsigned>(offer.processors / sharing));
+    fewest = std::min(fewest, static_cast<unsigned>(offer.processors / (1 + others)));
   }
   return std::max(1U, fewest);
 }
