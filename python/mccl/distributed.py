@@ -161,8 +161,8 @@ def shutdown() -> None:
     Also runs when the process ends. No-op without a world.
     """
     with _lock:
-        _settings.clear()
         _distributed.shutdown()
+        _settings.clear()
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, str]:
@@ -203,6 +203,7 @@ async def _finish(work: Work[Any]) -> Any:
 def _forget_after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+    _settings.clear()  # The child is not in its parent's job.
     _distributed.after_fork_in_child()
 
 

@@ -14,7 +14,7 @@ class CallClock {
  public:
   /// Measures how long reading the cycle counter takes.
   CallClock() : is_fast_(read_time_ns() <= kFastReadNs) {}
-  /// For tests: behaves as if the cycle counter were fast, or slow, to read.
+  /// Tests choose whether the object treats the cycle counter as fast to read.
   explicit CallClock(bool is_fast) : is_fast_(is_fast) {}
 
   /// Returns cycle_count() if reading it is fast, if `is_due`, or if the system's coarse clock has

@@ -114,8 +114,8 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   try {
     if (result == AtOnce::not_yet && !sends) {
       spin_until(group.is_carried(), [&] {
-        // A call that waits so long may have missed its reading of the clock, which now delays it
-        // little.
+        // The call may have no start time yet. It has waited so long that reading the clock delays
+        // it little.
         if (++looks == kEagerLooks && has_times && cycles.begun == 0) cycles.begun = cycle_count();
         result = group.advance_at_once(task);
         return result != AtOnce::not_yet;

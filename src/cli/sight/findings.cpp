@@ -263,7 +263,7 @@ ClockBounds bounds_of(const Collectives& collectives, const std::string& referen
       for (const Place& b : collective.places) {
         if (b.record->host != host || b.call->state != "done") continue;
         if (a.call->arrived() == 0 || b.call->arrived() == 0) continue;
-        // For a small call that did not wait, `ended` is the time at which the call started.
+        // If a small call did not wait, its `ended` is the time at which it started.
         bounds.least = std::max(bounds.least, a.call->arrived() - b.call->ended);
         bounds.most = std::min(bounds.most, a.call->ended - b.call->arrived());
       }

@@ -127,6 +127,49 @@ def test_reconfigure_without_a_job_or_with_a_bad_timeout_changes_nothing():
     assert rest == "5"
 
 
+def test_a_forked_child_belongs_to_no_job():
+    code = """
+        import os
+        world = dist.init(rank=0, size=1)
+        child = os.fork()
+        if child == 0:
+            try:
+                dist.reconfigure()
+            except dist.InvalidArgument as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(dist.reconfigure().all_reduce(5))
+    """
+    ((status, out, err),) = [run(code)]
+    assert status == 0, err
+    assert out.splitlines() == ["reconfigure: this process is in no job; call init()", "5"]
+
+
+def test_leaving_in_a_callback_is_refused_and_changes_nothing():
+    code = """
+        import threading
+        world = dist.init(rank=0, size=1)
+        for leave in (dist.shutdown, dist.reconfigure):
+            seen = threading.Event()
+            def call():
+                try:
+                    leave()
+                except dist.InvalidArgument as error:
+                    print(error)
+                seen.set()
+            world.all_reduce(1, wait=False).on_done(call)
+            assert seen.wait(30)
+        print(dist.reconfigure().all_reduce(5))
+    """
+    ((status, out, err),) = [run(code)]
+    assert status == 0, err
+    first, second, rest = out.splitlines()
+    assert first == second
+    assert "a callback of a call cannot leave the job" in first
+    assert rest == "5"
+
+
 def test_alone():
     code = """
         world = dist.init()
