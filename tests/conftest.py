@@ -1,7 +1,9 @@
-"""Sets the order of the test files and deselects long tests and those of a campaign.
+"""Sets the order of the test files, deselects long tests and those of a campaign, and names jobs.
 
 The longest files start first, so that none of them is still running alone at the end.
 """
+
+import uuid
 
 import pytest
 
@@ -38,3 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
         items[:] = [item for item in items if not any(map(item.get_closest_marker, LATER))]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+@pytest.fixture
+def mark() -> str:
+    """A word that is in the command line of no other process."""
+    return f"mark-{uuid.uuid4().hex}"

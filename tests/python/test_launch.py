@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import psutil
@@ -26,12 +25,6 @@ def nothing_remains():
     before = folders()
     yield
     wait_until(lambda: folders() <= before, folders() - before)
-
-
-@pytest.fixture
-def mark() -> str:
-    """A word that is in the command line of no other process."""
-    return f"mark-{uuid.uuid4().hex}"
 
 
 @pytest.fixture

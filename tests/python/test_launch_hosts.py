@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import psutil
@@ -35,11 +34,6 @@ def nothing_remains(hosts):
     before = folders()
     yield
     wait_until(lambda: folders() <= before, folders() - before)
-
-
-@pytest.fixture
-def mark() -> str:
-    return f"mark-{uuid.uuid4().hex}"
 
 
 def need(*modules: str) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import uuid
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ def nothing_remains():
     before = folders()
     yield
     wait_until(lambda: folders() <= before, folders() - before)
-
-
-@pytest.fixture
-def mark() -> str:
-    """A word that is in the command line of no other process."""
-    return f"mark-{uuid.uuid4().hex}"
 
 
 def test_all_ranks_start_again_after_a_failure():

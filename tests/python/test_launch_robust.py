@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 import time
-import uuid
 from pathlib import Path
 
 import pytest
@@ -40,11 +39,6 @@ def nothing_remains(hosts):
         hosts.before_sshd.pop(name, None)
         hosts.serve_again(name)
     hosts.use_key("client")
-
-
-@pytest.fixture
-def mark() -> str:
-    return f"mark-{uuid.uuid4().hex}"
 
 
 @pytest.fixture
