@@ -3,6 +3,8 @@
 // every small call would make these calls 5 to 13 % slower.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <ctime>
 
 #include "base/clock.h"
@@ -12,20 +14,26 @@ namespace mccl {
 /// Not thread-safe.
 class CallClock {
  public:
+  /// On a machine whose cycle counter is slow to read, one in kTimedEvery small calls has times.
+  static constexpr std::uint64_t kTimedEvery = 16;
+
   /// Measures how long reading the cycle counter takes.
   CallClock() : is_fast_(read_time_ns() <= kFastReadNs) {}
   /// Tests choose whether the object treats the cycle counter as fast to read.
   explicit CallClock(bool is_fast) : is_fast_(is_fast) {}
 
-  /// Returns cycle_count() if reading it is fast, if `is_due`, or if the system's coarse clock has
-  /// ticked (every 1 to 10 ms) since this function last read the counter. Otherwise returns 0: the
-  /// call follows another one closely, and has no times.
-  std::int64_t sparse_count(bool is_due) {
+  /// Returns cycle_count() when the collective `number` of a group begins, or 0 if it is to have no
+  /// times. If reading the counter is slow, a call has times if its number is a multiple of
+  /// kTimedEvery. It also has times if its number is a multiple of kTickEvery and the system's
+  /// coarse clock has ticked (every 1 to 10 ms) since this function last read the counter.
+  std::int64_t sparse_count(std::uint64_t number) {
 #ifdef CLOCK_MONOTONIC_COARSE
     if (!is_fast_) {
+      if (number % kTickEvery != 0) return 0;
       timespec now = {};
       ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-      if (!is_due && now.tv_nsec == tick_.tv_nsec && now.tv_sec == tick_.tv_sec) return 0;
+      const bool has_ticked = now.tv_nsec != tick_.tv_nsec || now.tv_sec != tick_.tv_sec;
+      if (!has_ticked && number % kTimedEvery != 0) return 0;
       tick_ = now;
     }
 #endif
@@ -34,6 +42,8 @@ class CallClock {
 
  private:
   static constexpr std::int64_t kFastReadNs = 14;
+  /// Reading even the coarse clock takes 5 ns, too long for every call.
+  static constexpr std::uint64_t kTickEvery = 4;
 
   /// Returns the shortest of several measurements, because the thread may be interrupted.
   static std::int64_t read_time_ns() {

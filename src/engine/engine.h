@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "base/cabling.h"
+#include "base/call_clock.h"
 #include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/log.h"
@@ -293,6 +294,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   LinkMaker links_;
   Staging staging_;
   Completions completions_;
+  CallClock call_clock_;
   Surroundings surroundings_;
   Groups groups_;
   Clock::time_point next_look_;

@@ -96,7 +96,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
   task.traffic.timed = now != Clock::time_point();
   Completions::Cycles cycles;
   if (has_times)
-    cycles.begun = is_small ? completions_.small_call_begins(task.traffic.timed) : cycle_count();
+    cycles.begun = is_small ? call_clock_.sparse_count(group.sequence()) : cycle_count();
   const bool is_due =
       task.traffic.timed && now >= next_look_ - between_looks_ + kBetweenLooksAtOnce;
   if (is_due && (!look_beside_safely(now) || must_wait() || !group.may_run_at_once(task)))

@@ -10,19 +10,19 @@ namespace {
 
 TEST(CallClock, ReadsTheCounterForEveryCallIfThatIsFast) {
   CallClock clock(true);
-  for (int i = 0; i < 1000; ++i) {
+  for (std::uint64_t i = 0; i < 1000; ++i) {
     const std::int64_t before = cycle_count();
-    const std::int64_t count = clock.sparse_count(false);
+    const std::int64_t count = clock.sparse_count(i);
     EXPECT_LE(before, count);
     EXPECT_LE(count, cycle_count());
   }
 }
 
-TEST(CallClock, ReadsTheCounterIfItIsDue) {
+TEST(CallClock, ReadsASlowCounterForOneCallInSixteen) {
   CallClock clock(false);
-  for (int i = 0; i < 1000; ++i) {
+  for (std::uint64_t number = 0; number < 16'000; number += CallClock::kTimedEvery) {
     const std::int64_t before = cycle_count();
-    EXPECT_LE(before, clock.sparse_count(true));
+    EXPECT_LE(before, clock.sparse_count(number));
   }
 }
 
@@ -38,13 +38,21 @@ TEST(CallClock, ReadsASlowCounterOnceBetweenTwoTicksOfTheCoarseClock) {
   for (int i = 0; i < 20; ++i) {
     const auto begun = tick();
     int reads = 0;
-    while (tick() == begun) reads += clock.sparse_count(false) != 0 ? 1 : 0;
+    while (tick() == begun) reads += clock.sparse_count(4) != 0 ? 1 : 0;
     // The clock may tick between its reading here and its reading in sparse_count().
     EXPECT_LE(reads, 2);
-    const std::int64_t before = cycle_count();
-    const bool has_ticked = tick() != begun;
-    EXPECT_TRUE(has_ticked);
-    if (const std::int64_t count = clock.sparse_count(false); count != 0) EXPECT_LE(before, count);
+  }
+}
+
+TEST(CallClock, ReadsASlowCounterWithinFourCallsAfterATick) {
+  CallClock clock(false);
+  std::uint64_t number = 1;
+  for (int i = 0; i < 20; ++i) {
+    clock.sparse_count(CallClock::kTimedEvery);
+    for (const auto begun = tick(); tick() == begun;) {
+    }
+    const std::uint64_t first = number;
+    while (clock.sparse_count(number++) == 0) ASSERT_LT(number - first, 4U);
   }
 }
 #endif

@@ -85,10 +85,9 @@ struct EndedCalls {
 /// except where a comment says otherwise.
 class Completions {
  public:
-  /// Only one in kTimedEvery of the calls that run on their caller's thread is timed. The metrics
-  /// count the times of a timed call kTimedEvery times, to account for the calls that are not
-  /// timed.
-  static constexpr std::uint32_t kTimedEvery = 16;
+  /// The metrics time one in kTimedEvery of the calls that run on their caller's thread, and count
+  /// its times kTimedEvery times to account for the calls that are not timed.
+  static constexpr std::uint32_t kTimedEvery = CallClock::kTimedEvery;
 
   /// Minimum size, in bytes, of a message that runs on its caller's thread and whose flight record
   /// contains times.
@@ -115,9 +114,6 @@ class Completions {
   }
   /// Number of calls that have ended on their caller's thread.
   std::uint32_t ended_at_once() const { return at_once_; }
-  /// Returns cycle_count() when a small collective begins on its caller's thread, or 0 if the
-  /// call's record has no times (see CallClock). `is_due` is passed to CallClock.
-  std::int64_t small_call_begins(bool is_due) { return clock_.sparse_count(is_due); }
   /// Values of cycle_count() when a call began and ended; both 0 if the call's record has no times.
   struct Cycles {
     std::int64_t begun = 0;
@@ -149,7 +145,6 @@ class Completions {
   const Log& log_;
   std::atomic<bool> counts_{true};
   std::uint32_t at_once_ = 0;
-  CallClock clock_;
   EndedCalls ended_calls_;
   OperationList with_callbacks_;
 };
