@@ -20,6 +20,10 @@ constexpr int kEagerLooks = 128;
 /// share cores.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
+/// Number of checks after which a small call counts as waiting, and its record gets the time of its
+/// end. That is some microseconds after its begin. In a call that waits for less, reading the cycle
+/// counter would be noticeable.
+constexpr int kWaitingLooks = kEagerLooks + kLooks;
 /// Interval between checks of control messages and links while calls complete on their callers'
 /// threads. A check takes as long as many such calls. Calls that do not complete on their callers'
 /// threads are left to the driver, which checks more often.
@@ -116,7 +120,8 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
       spin_until(group.is_carried(), [&] {
         // The call may have no start time yet. It has waited so long that reading the clock delays
         // it little.
-        if (++looks == kEagerLooks && has_times && cycles.begun == 0) cycles.begun = cycle_count();
+        if (++looks == kWaitingLooks && has_times && cycles.begun == 0)
+          cycles.begun = cycle_count();
         result = group.advance_at_once(task);
         return result != AtOnce::not_yet;
       });
@@ -132,7 +137,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
     // The clock is not read again for a small call that did not wait, because reading it would take
     // as long as the call.
     const bool is_short =
-        is_small && looks <= kEagerLooks && !group.is_carried() && !driver_.shares_cores();
+        is_small && looks <= kWaitingLooks && !group.is_carried() && !driver_.shares_cores();
     cycles.ended = cycles.begun == 0 || is_short ? cycles.begun : cycle_count();
     completions_.end_at_once(task, now, cycles);
   }
