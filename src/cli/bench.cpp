@@ -130,9 +130,9 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
 std::vector<std::string> take_results(BenchFlags& flags) {
   std::vector<std::string>& words = flags.calls.routines;
   const auto is_measured = [](const std::string& word) { return !word.ends_with(".json"); };
-  const auto results = std::ranges::stable_partition(words, is_measured);
-  std::vector<std::string> taken(results.begin(), results.end());
-  words.erase(results.begin(), results.end());
+  const auto first = std::stable_partition(words.begin(), words.end(), is_measured);
+  std::vector<std::string> taken(first, words.end());
+  words.erase(first, words.end());
   if (flags.plot.empty() && !taken.empty())
     throw InvalidArgument(fmt::format("{}: only --plot reads earlier results", taken.front()));
   return taken;

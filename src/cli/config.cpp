@@ -32,7 +32,6 @@ using cluster::Addressed;
 using cluster::HostFacts;
 using cluster::SetupStep;
 using cluster::Topology;
-using cluster::TopologyChoice;
 
 constexpr std::chrono::seconds kForOwnNetworks(15);
 constexpr const char* kSummary = "Find the cables between hosts, set them up, and write a hostfile";

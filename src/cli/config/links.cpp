@@ -107,6 +107,7 @@ std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const 
     if (!runs_a_job(test.from) && !runs_a_job(test.to)) some.push_back(test);
   const std::vector<LinkTime> timed = time_links(inquiry, some, Clock::now() + kForTiming);
   std::vector<LinkTime> all;
+  all.reserve(tests.size());
   std::size_t next = 0;
   for (const LinkTest& test : tests)
     all.push_back(runs_a_job(test.from) || runs_a_job(test.to) ? LinkTime{} : timed[next++]);
