@@ -366,7 +366,7 @@ clean:
 #   make chaos             1,000 random faults against random calls between 2 to 8 processes: hangs,
 #                          crashes, wrong results, and the time until each error (at most 20 minutes
 #                          on two cores; CHAOS=--help lists options)
-#   make chaos-peers       the same faults against MCCL, Gloo, MLX's ring and Open MPI, as a table (30
+#   make chaos-peers       the same faults against MCCL, Gloo, MLX's ring and Open MPI, as a table (20
 #                          minutes; CHAOS=--help lists options)
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
