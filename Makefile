@@ -19,7 +19,7 @@ FILES_AT_ONCE ?= 6
 # in the path may lack them.
 PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || command -v python3)
 
-GOALS := setup build build-tests build-bench captures demo demo-mlx wheel chaos test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
+GOALS := setup build build-tests build-bench captures demo demo-mlx wheel chaos chaos-peers test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
 .PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines deb $(GOALS)
 
@@ -195,6 +195,11 @@ test-cluster: build $(TEST_ENVIRONMENT)
 chaos: build $(TEST_ENVIRONMENT)
 	@$(BIN)/python tests/chaos/chaos.py $(CHAOS)
 
+# CHAOS holds options of tests/chaos/peers.py, such as CHAOS="--trials 1".
+chaos-peers: build $(TEST_ENVIRONMENT)
+	@scripts/install_packages.sh apt-packages-launch.txt
+	@$(BIN)/python tests/chaos/peers.py $(CHAOS)
+
 packages-cluster: | packages
 	@scripts/install_packages.sh apt-packages-launch.txt || \
 		echo "test: what starts under Slurm and MPI is left out" >&2
@@ -361,6 +366,8 @@ clean:
 #   make chaos             1,000 random faults against random calls between 2 to 8 processes: hangs,
 #                          crashes, wrong results, and the time until each error (at most 20 minutes
 #                          on two cores; CHAOS=--help lists options)
+#   make chaos-peers       the same faults against MCCL, Gloo, MLX's ring and Open MPI, as a table (20
+#                          minutes; CHAOS=--help lists options)
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)

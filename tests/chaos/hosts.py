@@ -1,6 +1,7 @@
 """Hosts for the ranks of one trial: network namespaces on one switch, and in a ring of cables."""
 
 import ctypes
+import itertools
 import os
 import subprocess
 
@@ -11,8 +12,10 @@ _CLONE_NEWNET = 0x40000000
 class Hosts:
     """Up to `size` hosts, each with one cable to a switch. Needs root and Linux."""
 
+    _numbers = itertools.count()
+
     def __init__(self, size: int) -> None:
-        self._prefix = f"mcclx{os.getpid()}"
+        self._prefix = f"mcclx{os.getpid()}-{next(self._numbers)}"
         self._size = size
         self._made: list[str] = []
         try:
@@ -100,6 +103,21 @@ class Hosts:
         for name in self._made:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
         self._made = []
+
+
+def reset_between(first: int, second: int) -> bool:
+    """Resets the TCP connections between two processes. Returns False if there are none."""
+    ends: dict[int, set[tuple[str, str]]] = {first: set(), second: set()}
+    listed = subprocess.run(["ss", "-Htnp"], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        for pid, found in ends.items():
+            if f"pid={pid}," in line:
+                local, peer = line.split()[3:5]
+                found.add((local, peer))
+    pairs = [(local, peer) for local, peer in ends[first] if (peer, local) in ends[second]]
+    for local, peer in pairs:
+        subprocess.run(["ss", "-K", "src", local, "dst", peer], check=True, capture_output=True)
+    return bool(pairs)
 
 
 def _ip(words: str, text: str = "") -> None:

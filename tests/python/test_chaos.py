@@ -19,6 +19,7 @@ from record import Record, counts, table
 from scenario import Face, Fault, Moment, Scenario, draw
 
 CHAOS = Path(__file__).resolve().parents[1] / "chaos" / "chaos.py"
+PEERS = CHAOS.with_name("peers.py")
 GONE = "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it has ended"
 
 
@@ -132,9 +133,9 @@ def test_a_result_with_one_wrong_element_is_noticed(wrong: bool):
     assert bool(started.fault("none")) == wrong
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, program: Path = CHAOS) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(CHAOS), *words], capture_output=True, text=True, timeout=300
+        [sys.executable, str(program), *words], capture_output=True, text=True, timeout=300
     )
 
 
@@ -160,3 +161,15 @@ def test_wrong_arguments_are_refused(words: list[str]):
     ran = run(*words)
     assert ran.returncode == 2
     assert "usage: chaos.py" in ran.stderr
+
+
+@pytest.mark.long
+def test_the_faults_of_peers_end_well_with_mccl():
+    systems = ("mccl-tcp", "mccl-shm", "gloo")
+    faults = ("kill", "exit", "pause", "mismatch")
+    ran = run("--trials", "1", "--systems", *systems, "--faults", *faults, program=PEERS)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = [line.split(" | ") for line in ran.stdout.splitlines()[2:]]
+    assert len(rows) == len(faults)
+    assert [row[1].split()[0] for row in rows] == ["error", "error", "go", "error"], ran.stdout
+    assert all("names the rank" in row[1] for row in rows[:2]), ran.stdout
