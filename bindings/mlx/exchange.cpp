@@ -326,7 +326,7 @@ class RoundedMean final : public mx::Primitive {
       output.set_data(mx::allocator::malloc(output.nbytes()));
       ask_for_large_pages(buffer_of(output));
     }
-    group_->run_on(stream(),
+    group_->run_on(stream(), buffer_of(outputs[0]),
                    [compression = compression_, in = buffer_of(in), mean = buffer_of(outputs[0]),
                     left = buffer_of(outputs[1])](mccl::Group& group, mccl::CallOptions options) {
                      options.compression = compression;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <complex>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -44,6 +45,18 @@ class WithoutPython {
   std::optional<nb::gil_scoped_release> released_;
 };
 
+/// Runs `action`. If it throws, fills `output` first, so that no number in it passes for a result:
+/// floats become NaN. np.array(y) hides the error of the evaluation of y, and returns the contents.
+template <typename Action>
+void spoiling(const mccl::Buffer& output, Action&& action) {
+  try {
+    action();
+  } catch (...) {
+    std::memset(output.data, 0xff, output.bytes());
+    throw;
+  }
+}
+
 }  // namespace
 
 MlxGroup::MlxGroup(std::shared_ptr<mccl::Group> group, bool on_gpu)
@@ -69,10 +82,11 @@ void MlxGroup::run_on(mx::Stream stream, const mx::array& input, mx::array& outp
   if (stream.device == mx::Device::gpu) return run_on_gpu(stream, input, output, call);
   const mccl::Buffer out = buffer_of(output);
   ask_for_large_pages(out);
-  run_on(stream, [in = buffer_of(input), out, call = std::move(call)](
-                     mccl::Group& group, const mccl::CallOptions& options) {
-    return call(group, in, out, options);
-  });
+  run_on(stream, out,
+         [in = buffer_of(input), out, call = std::move(call)](mccl::Group& group,
+                                                              const mccl::CallOptions& options) {
+           return call(group, in, out, options);
+         });
 }
 
 /// Starts a GPU collective on the thread that evaluates the graph. That thread also waits for the
@@ -109,16 +123,18 @@ void MlxGroup::throw_what_failed() {
   for (const mccl::Work& work : over) work.wait();
 }
 
-void MlxGroup::run_on(mx::Stream stream, Call call) {
+void MlxGroup::run_on(mx::Stream stream, const mccl::Buffer& output, Call call) {
   const std::lock_guard lock(order_);
   mx::cpu::get_command_encoder(stream).dispatch(
       [pending = PendingCalls::of_process().begin(), self = shared_from_this(),
-       turn = std::make_shared<Turn>(collectives_), call = std::move(call)] {
-        naming_rank(self->rank(), [&] {
-          turn->await();
-          const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
-          turn->end();
-          work.wait();
+       turn = std::make_shared<Turn>(collectives_), output, call = std::move(call)] {
+        spoiling(output, [&] {
+          naming_rank(self->rank(), [&] {
+            turn->await();
+            const mccl::Work work = call(*self->group_, {.timeout = {}, .caller_waits = true});
+            turn->end();
+            work.wait();
+          });
         });
       });
 }
@@ -161,11 +177,14 @@ void MlxGroup::recv(mx::array& output, int src, mx::Stream stream) {
     refused = std::current_exception();
   }
   free_when_received(output, work);
-  mx::cpu::get_command_encoder(stream).dispatch(
-      [pending = PendingCalls::of_process().begin(), self = shared_from_this(), work, refused] {
-        if (refused) std::rethrow_exception(refused);
-        work.wait();
-      });
+  mx::cpu::get_command_encoder(stream).dispatch([pending = PendingCalls::of_process().begin(),
+                                                 self = shared_from_this(), out = buffer_of(output),
+                                                 work, refused] {
+    spoiling(out, [&] {
+      if (refused) std::rethrow_exception(refused);
+      work.wait();
+    });
+  });
 }
 
 std::shared_ptr<mx::distributed::detail::GroupImpl> MlxGroup::split(int color, int key) {

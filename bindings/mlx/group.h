@@ -54,8 +54,9 @@ class MlxGroup final : public mx::distributed::detail::GroupImpl,
   void sum_scatter(const mx::array& input, mx::array& output, mx::Stream stream) override;
 
   /// Runs a collective on the stream's thread when its turn comes (see turns.h). MLX rethrows the
-  /// call's exception where MLX waits for the stream.
-  void run_on(mx::Stream stream, Call call);
+  /// call's exception where MLX waits for the stream. If the call fails, floats in `output` become
+  /// NaN.
+  void run_on(mx::Stream stream, const mccl::Buffer& output, Call call);
   /// Runs a collective that reads `input` and writes `output`. On a CPU stream, works like the
   /// function above. On a GPU stream, blocks until the turn of the call comes, enqueues it, and
   /// throws if that fails. If the call fails after that, the next call on a GPU stream throws.

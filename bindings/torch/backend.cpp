@@ -60,9 +60,12 @@ std::shared_ptr<Group> ProcessGroupMCCL::open_group(const char* call) const {
   }
   const std::lock_guard lock(mutex_);
   if (!membership_.group) {
+    const char* const reason = reconfiguring_
+                                   ? "\" has no members; call reconfigure first"
+                                   : "\" has been shut down; call init_process_group or new_group "
+                                     "again";
     C10_THROW_ERROR(DistBackendError,
-                    c10::str("[rank ", rank_, "] ", call, ": group \"", name_,
-                             "\" has been shut down; call init_process_group or new_group again"));
+                    c10::str("[rank ", rank_, "] ", call, ": group \"", name_, reason));
   }
   return membership_.group;
 }
@@ -309,6 +312,7 @@ void ProcessGroupMCCL::abort() {
     group = membership_.group;
   }
   if (group) group->abort(c10::str("aborted by rank ", rank_, " of group \"", name_, "\""));
+  if (reconfiguring_) let_go();
 }
 
 void ProcessGroupMCCL::shutdown() {

@@ -26,6 +26,8 @@ namespace mccl_torch {
 
 inline constexpr const char* kBackendName = "mccl";
 
+struct GroupRequest;
+
 /// The parts from which a backend is constructed. `members` are the group's ranks in the context's
 /// numbering; `global_ranks` are the same ranks in torch's numbering.
 struct BackendParts {
@@ -63,6 +65,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   using Splits = std::vector<std::int64_t>;
 
   explicit ProcessGroupMCCL(BackendParts membership);
+  /// Makes a group without members. Calls fail until reconfigure() has returned.
+  explicit ProcessGroupMCCL(GroupRequest request);
   ~ProcessGroupMCCL() override;
 
   const std::string getBackendName() const override { return kBackendName; }
@@ -142,6 +146,14 @@ class ProcessGroupMCCL final : public c10d::Backend {
       const std::vector<std::int64_t>& ranks_to_exclude, int shrink_flags = 0,
       const c10::intrusive_ptr<c10d::Backend::Options>& opts = nullptr) override;
 
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  bool supportsReconfigure() const override { return reconfiguring_ != nullptr; }
+  c10d::ReconfigureHandle get_reconfigure_handle() const override;
+  /// Must not run while another thread uses the group. Blocks until all members have joined, or
+  /// for `opts.timeout`. If it fails, the group has no members, and may be reconfigured again.
+  WorkPtr reconfigure(const c10d::ReconfigureOptions& opts) override;
+#endif
+
   void setSequenceNumberForGroup() override { sequence_ = 0; }
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
@@ -155,6 +167,7 @@ class ProcessGroupMCCL final : public c10d::Backend {
   void enableCollectivesTiming() override {}
 
  private:
+  struct Reconfiguring;
   using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
 
   bool was_forked() const { return forks_so_far() != forks_; }
@@ -204,6 +217,9 @@ class ProcessGroupMCCL final : public c10d::Backend {
   const char* unfinished(const mccl::Group& group, std::optional<std::uint32_t> last);
   void finish_calls_on_devices();
   void let_go();
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  void require_reconfigurable() const;
+#endif
   void monitor_members(mccl::Group& group, std::chrono::milliseconds timeout, bool wait_all_ranks);
   void report_to_root(mccl::Group& group, std::chrono::milliseconds timeout);
 
@@ -220,6 +236,8 @@ class ProcessGroupMCCL final : public c10d::Backend {
   std::vector<c10::Device> devices_;  ///< Devices that calls have used. Guarded by devices_mutex_.
   std::shared_ptr<WorkLedger> ledger_ = std::make_shared<WorkLedger>();
   c10::intrusive_ptr<Options> options_;
+  /// Null for a group that keeps its members.
+  std::shared_ptr<Reconfiguring> reconfiguring_;
 
   std::mutex batches_mutex_;
   std::map<std::thread::id, Batch> batches_;

@@ -51,7 +51,7 @@ mccl::rendezvous::Joined join(const mccl::Placement& place, const mccl::Config& 
   if (keeps) {
     const std::lock_guard lock(known.mutex);
     if (const auto found = known.stores.find(place.root); found != known.stores.end())
-      return {.store = found->second};
+      return {.store = found->second, .wiring = {}};
   }
   mccl::rendezvous::Joined joined = mccl::rendezvous::join(place, config, metrics);
   const std::lock_guard lock(known.mutex);

@@ -26,7 +26,7 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
                                             std::vector<std::int64_t> global_ranks,
                                             std::vector<std::int64_t> members,
                                             std::map<std::string, std::string> settings,
-                                            bool elsewhere) {
+                                            bool elsewhere, bool reconfigurable) {
   GroupRequest request{store,
                        rank,
                        size,
@@ -38,6 +38,7 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
                        mccl::python::shared_metrics(rank),
                        elsewhere};
   const py::gil_scoped_release without_gil;
+  if (reconfigurable) return c10::make_intrusive<ProcessGroupMCCL>(std::move(request));
   return c10::make_intrusive<ProcessGroupMCCL>(join(request));
 }
 
@@ -141,7 +142,7 @@ PYBIND11_MODULE(_torch, module) {
 
   module.def("create", &mccl_torch::create, py::arg("store"), py::arg("rank"), py::arg("size"),
              py::arg("timeout"), py::arg("name"), py::arg("global_ranks"), py::arg("members"),
-             py::arg("settings"), py::arg("elsewhere"));
+             py::arg("settings"), py::arg("elsewhere"), py::arg("reconfigurable") = false);
   module.def("open_job_store", &mccl_torch::open_job_store, py::arg("settings"),
              "The store of the job that the settings and the environment describe.");
   module.def(

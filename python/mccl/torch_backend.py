@@ -83,6 +83,12 @@ def create(options: Any, group_options: Any) -> Any:
             "make no process group besides the default one; use the default group, or torch on "
             "all ranks"
         )
+    reconfigurable = getattr(options, "enable_reconfigure", False)
+    if reconfigurable and torch_meeting.meets_elsewhere(options.store):
+        raise RuntimeError(
+            "enable_reconfigure=True needs a store through which processes can meet again; pass "
+            "store=, or an init_method other than mccl:// for one rank or MPI"
+        )
     return shim.create(
         store=options.store,
         rank=options.group_rank,
@@ -92,7 +98,8 @@ def create(options: Any, group_options: Any) -> Any:
         global_ranks=list(options.global_ranks_in_group),
         members=_members(options.global_ranks_in_group, shim),
         settings=settings,
-        elsewhere=elsewhere,
+        elsewhere=elsewhere and not reconfigurable,
+        reconfigurable=reconfigurable,
     )
 
 
