@@ -147,8 +147,8 @@ void keep_plain(HostFacts& facts, HostFacts& noted) {
     check(each.bridge);
     check(each.rdma);
     std::erase(each.addresses, Network{});
-    std::ranges::stable_partition(each.addresses,
-                                  [](const Network& n) { return !n.address.is_ipv6; });
+    std::stable_partition(each.addresses.begin(), each.addresses.end(),
+                          [](const Network& n) { return !n.address.is_ipv6; });
   }
   for (Route& each : facts.routes) check(each.interface);
   for (ThunderboltPort& each : facts.ports) check(each.interface);

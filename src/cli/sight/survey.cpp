@@ -86,8 +86,7 @@ std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
   std::vector<SpreadJob> spread;
   for (auto& [name, job] : jobs) {
     std::ranges::sort(job.known);
-    const auto repeated = std::ranges::unique(job.known);
-    job.known.erase(repeated.begin(), repeated.end());
+    job.known.erase(std::unique(job.known.begin(), job.known.end()), job.known.end());
     if (std::cmp_less(job.known.size(), job.size)) spread.push_back(std::move(job));
   }
   return spread;
