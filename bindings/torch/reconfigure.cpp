@@ -66,10 +66,8 @@ std::vector<std::string> by_rank(const c10d::ReconfigureOptions& options) {
 
 /// The rank of `handle` in the next group. Throws ValueError if `handles` cannot be its members.
 int rank_of(const std::string& handle, const std::vector<std::string>& handles) {
-  for (const std::string& each : handles) {
-    if (std::count(handles.begin(), handles.end(), each) > 1)
-      invalid_argument("reconfigure", c10::str("the handle \"", each, "\" occurs twice"));
-  }
+  if (std::set(handles.begin(), handles.end()).size() < handles.size())
+    invalid_argument("reconfigure", "a handle occurs twice; pass one handle for each member");
   const auto found = std::find(handles.begin(), handles.end(), handle);
   if (found == handles.end()) {
     invalid_argument("reconfigure",
