@@ -277,6 +277,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath
   std::vector<std::string> texts;
   for (const std::vector<int>& part : parts) {
     std::vector<std::string> names;
+    names.reserve(part.size());
     for (const int host : part) names.push_back(hosts[static_cast<std::size_t>(host)].host);
     texts.push_back(fmt::format("{}", fmt::join(names, ", ")));
   }

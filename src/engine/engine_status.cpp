@@ -115,7 +115,8 @@ std::string Engine::report() {
   shown["truncated"] = true;
   Json& groups = shown["groups"];
   for (std::size_t i = groups.size(); i-- > 0;)
-    if (groups[i]["pending"].empty() && groups[i]["failure"] == "") groups.erase(i);
+    if (groups[i]["pending"].empty() && groups[i]["failure"].get<std::string>().empty())
+      groups.erase(i);
   for (const char* part : {"peers", "groups"}) {
     text = text_of(shown);
     if (text.size() < Reports::kMostBytes) break;

@@ -91,14 +91,14 @@ void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* 
     const Clock::time_point now = Clock::now();
     if (now >= deadline || forking_.load(std::memory_order_relaxed) > 0) return;
     const bool gives_way = !work && callers_waiting_.load(std::memory_order_relaxed) > 0;
+    const Clock::duration idle = now - idle_since;
     if (moved) {
       idle_since = now;
-    } else if (gives_way) {
+    } else if (gives_way || (!work && idle >= longest_spin)) {
       return;
-    } else if (now - idle_since < longest_spin) {
-      !crowded_&& now - idle_since < kPause ? pause_core() : std::this_thread::yield();
-    } else if (!work) {
-      return;
+    } else if (idle < longest_spin) {
+      const bool pauses = !crowded_ && idle < kPause;
+      pauses ? pause_core() : std::this_thread::yield();
     } else if (fall_asleep()) {
       sleep(deadline);
     }

@@ -191,7 +191,7 @@ void GroupState::learn_window() {
 std::shared_ptr<SurvivorSearch> GroupState::find_survivors(
     const std::shared_ptr<CallDriver>& driver) {
   if (!search_) search_ = std::make_shared<SurvivorSearch>(driver, membership_.name);
-  const std::shared_ptr<SurvivorSearch> search = search_;
+  std::shared_ptr<SurvivorSearch> search = search_;
   agreement_.enter();
   around_.peers.flush();
   end_search_if_decided();
