@@ -88,7 +88,7 @@ std::string status_folder() {
 }
 
 std::string make_status_folder() {
-  const std::string folder = status_folder();
+  std::string folder = status_folder();
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     throw Error(fmt::format("cannot make the folder {}: {}", folder, std::strerror(errno)));
   if (is_private_folder(folder)) return folder;

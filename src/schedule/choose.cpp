@@ -181,6 +181,7 @@ Choice choose(const Problem& asked, std::size_t element_bytes, const Facts& fact
   }
   const std::vector<Algorithm> algorithms = candidates_for(problem, element_bytes, facts);
   std::vector<RankedChoice> candidates;
+  candidates.reserve(algorithms.size());
   for (const Algorithm algorithm : algorithms)
     candidates.push_back(best_of(algorithm, algorithms.size() == 1, problem, element_bytes, facts));
   // If some algorithms send every message over a single cable, only these algorithms are

@@ -139,6 +139,7 @@ struct Acceptor::Claim {
   bool is_silent;
   std::size_t crowd;  ///< Number of guests with the same address if it exceeds kShare; else 0.
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the comparison for a pointer.
   friend auto operator<=>(const Claim&, const Claim&) = default;
 };
 

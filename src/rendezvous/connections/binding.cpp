@@ -99,6 +99,7 @@ std::vector<Address> reachable(const std::vector<InterfaceAddress>& interfaces, 
   }
   std::stable_sort(others.begin(), others.end(), is_likelier);
   std::vector<Address> addresses;
+  addresses.reserve(others.size());
   for (const InterfaceAddress* each : others) addresses.push_back(each->address);
   return addresses.empty() ? loopback : addresses;
 }

@@ -160,6 +160,7 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
   for (const std::string& text : peer.addresses)
     append_parsed(published, text, peer.port, interfaces);
   std::vector<AddressRoute> ordered;
+  ordered.reserve(published.size());
   for (const Address& address : published)
     ordered.push_back(way_to(address, same_host, interfaces, route));
   std::ranges::stable_sort(ordered, is_before);

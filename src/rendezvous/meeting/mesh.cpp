@@ -25,7 +25,6 @@ using transport::Making;
 using transport::tcp::Address;
 using transport::tcp::InterfaceAddress;
 using transport::tcp::Socket;
-using transport::tcp::TcpLink;
 
 /// Maximum number of rails (parallel connections) of a pair, however many cables the pair has.
 constexpr int kMostRails = 64;

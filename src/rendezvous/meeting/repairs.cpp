@@ -45,7 +45,7 @@ void Repairs::stop() noexcept {
 }
 
 void Repairs::add(TcpLink& link, RepairedLink about) {
-  links_.emplace(&link, Entry{link, std::move(about), {}});
+  links_.emplace(&link, Entry{link, about, {}});
 }
 
 void Repairs::forget(const TcpLink& link) noexcept {

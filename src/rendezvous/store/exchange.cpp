@@ -150,6 +150,7 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
 /// 0 is always true.
 std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
   std::vector<bool> has_said;
+  has_said.reserve(static_cast<std::size_t>(size_));
   for (int peer = 0; peer < size_; ++peer)
     has_said.push_back(peer == 0 || find_now(store_, card_key(stage, peer)).has_value());
   return has_said;
