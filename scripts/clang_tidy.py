@@ -69,7 +69,10 @@ def digest(path: Path) -> str:
 
 
 def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
-    """Returns the source and headers of each object, as ninja recorded them."""
+    """Returns the headers of each object, as ninja recorded them.
+
+    A unity file includes other sources. They are left out, because clang-tidy reads them apart.
+    """
     try:
         listed = subprocess.run(
             ["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True
@@ -80,7 +83,8 @@ def inputs_of_objects(build: Path) -> dict[str, list[Path]]:
     for entry in listed.stdout.split("\n\n"):
         head, *paths = entry.strip().split("\n")
         if head.endswith("(VALID)"):
-            inputs[head.split(":")[0]] = [build / path.strip() for path in paths]
+            files = [build / path.strip() for path in paths]
+            inputs[head.split(":")[0]] = [f for f in files if f.suffix not in (".cpp", ".cxx")]
     return inputs
 
 

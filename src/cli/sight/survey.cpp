@@ -53,9 +53,11 @@ std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
 template <typename Result, typename Element, typename Ask>
 std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask_one) {
   std::vector<std::future<Result>> asked;
+  asked.reserve(elements.size());
   for (const Element& element : elements)
     asked.push_back(std::async(std::launch::async, ask_one, std::cref(element)));
   std::vector<Result> answers;
+  answers.reserve(asked.size());
   for (auto& each : asked) answers.push_back(each.get());
   return answers;
 }
