@@ -195,10 +195,10 @@ test-cluster: build $(TEST_ENVIRONMENT)
 chaos: build $(TEST_ENVIRONMENT)
 	@$(BIN)/python tests/chaos/chaos.py $(CHAOS)
 
-# CHAOS holds options of tests/chaos/peers.py, such as CHAOS="--trials 1".
+# CHAOS holds options of tests/chaos/peer_libraries.py, such as CHAOS="--trials 1".
 chaos-peers: build $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-launch.txt
-	@$(BIN)/python tests/chaos/peers.py $(CHAOS)
+	@$(BIN)/python tests/chaos/peer_libraries.py $(CHAOS)
 
 packages-cluster: | packages
 	@scripts/install_packages.sh apt-packages-launch.txt || \

@@ -1,9 +1,10 @@
-"""One rank of a small job of peers.py.
+"""One rank of a small job of peer_libraries.py.
 
     PEER_RANK=0 peer_rank.py SYSTEM FAULT FOLDER ROOT
 
-The rank calls all_reduce without end, and commits its own faults when peers.py asks for it. FOLDER
-holds the facts that both share. After an error the rank ends, like a program that catches none.
+The rank calls all_reduce without end, and commits its own faults when peer_libraries.py asks for
+it. FOLDER holds the facts that both share. After an error the rank ends, like a program that
+catches none.
 """
 
 import itertools

@@ -19,7 +19,7 @@ from record import Record, counts, table
 from scenario import Face, Fault, Moment, Scenario, draw
 
 CHAOS = Path(__file__).resolve().parents[1] / "chaos" / "chaos.py"
-PEERS = CHAOS.with_name("peers.py")
+PEERS = CHAOS.with_name("peer_libraries.py")
 GONE = "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it has ended"
 
 
