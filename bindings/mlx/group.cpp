@@ -52,7 +52,7 @@ void spoiling(const mccl::Buffer& output, Action&& action) {
   try {
     action();
   } catch (...) {
-    std::memset(output.data, 0xff, output.bytes());
+    if (output.bytes() > 0) std::memset(output.data, 0xff, output.bytes());
     throw;
   }
 }

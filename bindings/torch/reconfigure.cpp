@@ -108,6 +108,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reconfigure(const c10d::ReconfigureO
   sequence_ = 0;
   splits_ = 0;
   ledger_->seen();
+  ledger_->last_error = 0;
   options_->global_ranks_in_group = parts.global_ranks;
   parts.timeout = timeout_;
   {
@@ -122,6 +123,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::reconfigure(const c10d::ReconfigureO
 void ProcessGroupMCCL::require_reconfigurable() const {
   TORCH_CHECK(reconfiguring_, "group \"", name_,
               "\" keeps its members; pass enable_reconfigure=True to init_process_group");
+  TORCH_CHECK(!was_forked(), "group \"", name_,
+              "\" belongs to the process that forked this one; call init_process_group here");
 }
 
 #endif

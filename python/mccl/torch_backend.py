@@ -86,8 +86,8 @@ def create(options: Any, group_options: Any) -> Any:
     reconfigurable = getattr(options, "enable_reconfigure", False)
     if reconfigurable and torch_meeting.meets_elsewhere(options.store):
         raise RuntimeError(
-            "enable_reconfigure=True needs a store through which processes can meet again; pass "
-            "store=, or an init_method other than mccl:// for one rank or MPI"
+            "enable_reconfigure=True needs a store through which processes can meet again, which "
+            "mccl:// lacks for one rank and for MPI; pass store="
         )
     return shim.create(
         store=options.store,
