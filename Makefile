@@ -158,16 +158,21 @@ wheel: build $(TEST_ENVIRONMENT)
 
 # Runs the Python tests. MARKS selects tests by their marks; without it, long tests and campaigns are
 # left out. Test files start in the order that tests/conftest.py sets.
-PYTEST = BUILD_FOLDER=$(BUILD) $(BIN)/python -m pytest $(MARKS)
+# Byte code goes to the build folder, even if PYTHONDONTWRITEBYTECODE is set: thousands of processes
+# import the same modules.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/$(BUILD)/pycache BUILD_FOLDER=$(BUILD) \
+	$(BIN)/python -m pytest $(MARKS)
 RUN_PYTEST = $(PYTEST) -n $(FILES_AT_ONCE) --dist loadfile --no-loadscope-reorder tests/python tests/install || { \
 		echo "test: what failed, once more and alone"; \
 		$(PYTEST) --last-failed --last-failed-no-failures none tests/python tests/install; }
 
 # The C++ tests run before the Python tests, not beside them: on crowded cores, ranks that wait for
-# each other waste most of the processor's time.
+# each other waste most of the processor's time. Meanwhile, one process compiles the Python tests, so
+# that the processes that run them do not all do so.
 test: build-tests packages-cluster
 	@echo "test: C++ (output in $(BUILD)/ctest.log)"
-	@status=0; $(CTEST) --parallel $(TESTS_AT_ONCE) >$(BUILD)/ctest.log 2>&1 || { \
+	@$(PYTEST) --collect-only -q tests/python tests/install >$(BUILD)/collect.log 2>&1 & \
+	status=0; $(CTEST) --parallel $(TESTS_AT_ONCE) >$(BUILD)/ctest.log 2>&1 || { \
 		tail -n 60 $(BUILD)/ctest.log; echo "test: the C++ tests that failed, once more and alone"; \
 		$(CTEST) --rerun-failed || status=$$?; }; \
 	grep -q 'tests passed' $(BUILD)/ctest.log || { echo "test: ctest ended early, see $(BUILD)/ctest.log"; status=1; }; \

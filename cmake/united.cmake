@@ -9,6 +9,6 @@ option(MCCL_UNITED "Compile several sources at a time" ON)
 # Enables this for a target. `ALONE` lists the sources that are compiled alone.
 function(mccl_unite target)
   cmake_parse_arguments(PARSE_ARGV 1 of "" "" ALONE)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MCCL_UNITED} UNITY_BUILD_BATCH_SIZE 12)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MCCL_UNITED} UNITY_BUILD_BATCH_SIZE 16)
   set_source_files_properties(${of_ALONE} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

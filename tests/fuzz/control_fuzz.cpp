@@ -12,14 +12,14 @@ using namespace mccl::engine;
 
 namespace {
 
-struct Heard {
+struct Received {
   std::vector<std::vector<std::byte>> messages;
   bool corrupt = false;
-  friend bool operator==(const Heard&, const Heard&) = default;
+  friend bool operator==(const Received&, const Received&) = default;
 };
 
-Heard decode_all(std::span<const std::byte> stream) {
-  Heard heard;
+Received decode_all(std::span<const std::byte> stream) {
+  Received heard;
   try {
     while (const auto decoded = decode_control(stream)) {
       const auto bytes = stream.first(decoded->bytes);
@@ -34,10 +34,10 @@ Heard decode_all(std::span<const std::byte> stream) {
   return heard;
 }
 
-Heard receive_all(std::span<const std::byte> stream, std::size_t piece) {
+Received receive_all(std::span<const std::byte> stream, std::size_t piece) {
   auto [near, far] = mccl::testing::MemoryLink::make();
   ControlConnection connection(std::move(near));
-  Heard heard;
+  Received heard;
   try {
     while (!stream.empty()) {
       const auto now = stream.first(std::min(piece, stream.size()));

@@ -13,13 +13,12 @@
 
 using Target = int(const std::uint8_t* data, std::size_t size);
 
-// Each is LLVMFuzzerTestOneInput of <name>_fuzz.cpp, renamed by the build.
+// The generated targets.inc has a line MCCL_FUZZ_TARGET(name) for each <name>_fuzz.cpp. Its
+// LLVMFuzzerTestOneInput is called fuzz_<name> here.
 extern "C" {
-Target fuzz_address_table, fuzz_agreement, fuzz_key_agreement, fuzz_pmi, fuzz_blocks,
-    fuzz_cable_news, fuzz_control, fuzz_device_table, fuzz_endpoint, fuzz_flight_record, fuzz_frame,
-    fuzz_handshake, fuzz_host_words, fuzz_hostfile, fuzz_label, fuzz_messages, fuzz_metrics_request,
-    fuzz_neighbours, fuzz_node_list, fuzz_rdma_card, fuzz_rank_status, fuzz_rdma_offer,
-    fuzz_settings_json, fuzz_shm_link, fuzz_store_wire, fuzz_window_offer;
+#define MCCL_FUZZ_TARGET(name) Target fuzz_##name;
+#include "targets.inc"
+#undef MCCL_FUZZ_TARGET
 }
 
 namespace {
@@ -27,32 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::map<std::string, Target*> kTargets = {
-    {"address_table", fuzz_address_table},
-    {"agreement", fuzz_agreement},
-    {"key_agreement", fuzz_key_agreement},
-    {"pmi", fuzz_pmi},
-    {"blocks", fuzz_blocks},
-    {"cable_news", fuzz_cable_news},
-    {"control", fuzz_control},
-    {"device_table", fuzz_device_table},
-    {"rank_status", fuzz_rank_status},
-    {"rdma_card", fuzz_rdma_card},
-    {"rdma_offer", fuzz_rdma_offer},
-    {"endpoint", fuzz_endpoint},
-    {"flight_record", fuzz_flight_record},
-    {"frame", fuzz_frame},
-    {"handshake", fuzz_handshake},
-    {"host_words", fuzz_host_words},
-    {"hostfile", fuzz_hostfile},
-    {"label", fuzz_label},
-    {"messages", fuzz_messages},
-    {"metrics_request", fuzz_metrics_request},
-    {"neighbours", fuzz_neighbours},
-    {"node_list", fuzz_node_list},
-    {"settings_json", fuzz_settings_json},
-    {"shm_link", fuzz_shm_link},
-    {"store_wire", fuzz_store_wire},
-    {"window_offer", fuzz_window_offer},
+#define MCCL_FUZZ_TARGET(name) {#name, fuzz_##name},
+#include "targets.inc"
+#undef MCCL_FUZZ_TARGET
 };
 
 /// Saves the failing case to a file, so that it can be replayed, and reports its path.

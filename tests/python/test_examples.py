@@ -38,7 +38,10 @@ def run(*command: object, ranks: int = 0, status: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("script", ["elastic_digits.py", "elastic_mlx_digits.py"])
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param("elastic_digits.py", marks=pytest.mark.long), "elastic_mlx_digits.py"],
+)
 def test_training_survives_the_death_of_a_rank(script: str):
     pytest.importorskip("sklearn")
     if "mlx" in script:

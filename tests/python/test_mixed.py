@@ -133,7 +133,8 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("who", ["mixed", pytest.param("torch", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("who", ["mixed", "torch"])
 def test_torch_has_further_groups_where_all_ranks_are_its_own(tmp_path: Path, who: str):
     script = tmp_path / "further.py"
     script.write_text(FURTHER_GROUPS)

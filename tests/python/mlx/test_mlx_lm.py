@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 import mccl.mlx
 
-pytest.importorskip("mlx_lm")
+# Importing mlx_lm takes seconds, and every process that runs tests reads this file.
+if importlib.util.find_spec("mlx_lm") is None:
+    pytest.skip("mlx_lm is not installed", allow_module_level=True)
 
 pytestmark = pytest.mark.parametrize(
     "ranks",
@@ -78,7 +81,6 @@ STAGES = CONFIG | {
 
 
 def make_weights(folder: Path, config: dict = CONFIG) -> None:
-    import importlib
 
     from mlx.utils import tree_flatten
 

@@ -19,8 +19,6 @@ from free_port import free_port
 from launching import environment, heed_signals, program
 from test_mlx_lm import PROMPT, STAGES, WORDS, make_model
 
-pytest.importorskip("mlx_lm")
-
 PATIENCE = 300
 
 

@@ -457,6 +457,7 @@ def check_large(count: int) -> None:
         assert tensor[:-1].min() == tensor[:-1].max() == 1
 
 
+@pytest.mark.long
 def test_more_than_two_gib(pool):
     pool.run(check_large, (2 << 30) + 5, deadline=200)
 

@@ -320,6 +320,7 @@ def test_functional_collectives(pool):
     pool.run(check_functional)
 
 
+@pytest.mark.long
 def test_compiled_collectives(pool):
     pool.run(check_compiled, deadline=240)
 

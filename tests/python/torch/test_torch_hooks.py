@@ -112,14 +112,14 @@ def check_training(rank: int, size: int, codec: str, options: dict, worse: float
 @pytest.mark.parametrize(
     ("codec", "options", "worse"),
     [
-        ("fp16", {}, 0.05),
+        pytest.param("fp16", {}, 0.05, marks=pytest.mark.long),
         ("bf16", {}, 0.05),
         ("int8", {}, 0.05),
         pytest.param("fp8", {}, 0.05, marks=pytest.mark.long),
         pytest.param("int4", {}, 0.1, marks=pytest.mark.long),
         pytest.param("topk", {"ratio": 0.05}, 0.3, marks=pytest.mark.long),
         ("topk", {"ratio": 0.05, "ramp": 20, "momentum": 0.5}, 0.2),
-        ("powersgd", {"rank": 4}, 0.1),
+        pytest.param("powersgd", {"rank": 4}, 0.1, marks=pytest.mark.long),
     ],
 )
 def test_a_model_trains_as_it_does_on_exact_sums(pool, codec, options, worse):

@@ -55,7 +55,11 @@ def check_precision(rank: int, size: int, codec: str, options: dict, dtype: torc
 
 @pytest.mark.parametrize(
     ("codec", "options"),
-    [("topk", {"ratio": 0.1}), ("int4", {}), ("powersgd", {"rank": 1})],
+    [
+        ("topk", {"ratio": 0.1}),
+        pytest.param("int4", {}, marks=pytest.mark.long),
+        pytest.param("powersgd", {"rank": 1}, marks=pytest.mark.long),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -164,7 +168,10 @@ def test_momentum_outlives_a_step_that_overflows(pool):
 
 
 @pytest.mark.parametrize("codec", ["fp16", "int8", "topk", "powersgd"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.long)],
+)
 def test_a_step_that_overflows_spoils_no_later_one(pool, codec, dtype):
     run(pool, check_overflow, codec, dtype)
 

@@ -61,11 +61,11 @@ def check_sharded(rank: int, size: int, codec: str, options: dict, worse: float)
 @pytest.mark.parametrize(
     ("codec", "options", "worse"),
     [
-        ("bf16", {}, 0.05),
+        pytest.param("bf16", {}, 0.05, marks=pytest.mark.long),
         ("int8", {}, 0.05),
         pytest.param("int4", {}, 0.1, marks=pytest.mark.long),
         pytest.param("topk", {"ratio": 0.05}, 0.3, marks=pytest.mark.long),
-        ("topk", {"ratio": 0.05, "ramp": 20}, 0.2),
+        pytest.param("topk", {"ratio": 0.05, "ramp": 20}, 0.2, marks=pytest.mark.long),
     ],
 )
 def test_a_sharded_model_trains_as_it_does_on_exact_sums(pool, codec, options, worse):
@@ -116,7 +116,11 @@ def check_resume(rank: int, size: int, codec: str, options: dict) -> None:
 
 @pytest.mark.parametrize(
     ("codec", "options"),
-    [("int8", {}), ("int8", {"warm_up": 4}), ("topk", {"ratio": 0.05, "ramp": 6})],
+    [
+        pytest.param("int8", {}, marks=pytest.mark.long),
+        ("int8", {"warm_up": 4}),
+        ("topk", {"ratio": 0.05, "ramp": 6}),
+    ],
 )
 def test_resumed_training_has_the_bits_of_uninterrupted_training(pool, codec, options):
     run(pool, check_resume, codec, options)

@@ -53,6 +53,7 @@ assert "mccl._core" not in sys.modules
     )
 
 
+@pytest.mark.long
 def test_mccl_before_torch_without_autoload():
     run(
         """

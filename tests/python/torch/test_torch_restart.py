@@ -44,7 +44,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("dead", [0, 1])
+@pytest.mark.parametrize("dead", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_default_group_is_made_again_with_a_replacement(tmp_path: Path, dead: int):
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(PROGRAM))

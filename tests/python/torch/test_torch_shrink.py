@@ -104,6 +104,7 @@ def test_pending_calls_of_a_subgroup_end_where_it_is_asked_for():
     assert all("sum 2.0" in out for _, out in done[:2])
 
 
+@pytest.mark.long
 def test_bad_ranks_are_refused():
     done = run_ranks(
         2,

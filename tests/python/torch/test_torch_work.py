@@ -193,6 +193,7 @@ def check_profiler() -> None:
     assert ("mccl:recvAnySource" in names) == (rank == 1)
 
 
+@pytest.mark.long
 def test_the_profiler_sees_titles_and_shapes(pool):
     pool.run(check_profiler)
 
