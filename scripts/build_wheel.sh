@@ -18,8 +18,12 @@ fi
 bin=$(dirname "$python")
 raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
+# With nvcc, the wheel has the kernels for GPUs, even if this machine has no GPU.
+kernels=AUTO
+PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null && kernels=ON
 "$python" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
-  --config-settings=build-dir="$build" --wheel-dir "$raw" .
+  --config-settings=build-dir="$build" --config-settings=cmake.define.MCCL_CUDA_KERNELS=$kernels \
+  --wheel-dir "$raw" .
 
 # The wheel runs on every Linux whose C library is at least as new as this machine's.
 libc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2 | tr . _)

@@ -25,7 +25,7 @@ folder=$(cd "$folder" && pwd)
 build=$folder/engine
 mkdir -p "$build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_TESTS=ON -DMCCL_PYTHON=OFF \
-  -DMCCL_CLI=OFF -DMCCL_NVCC=MCCL_NVCC-NOTFOUND -DMCCL_AARCH64_ROOT="$folder/root" \
+  -DMCCL_CLI=OFF -DMCCL_CUDA_KERNELS=OFF -DMCCL_AARCH64_ROOT="$folder/root" \
   -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64/toolchain.cmake >"$build/configure.log" 2>&1 || {
   cat "$build/configure.log" >&2
   exit 1

@@ -11,9 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(sysconfig.get_path("purelib"))
 
-#: An option for pip that leaves out the GPU kernels. No compiler cache keeps them, so only
-#: `make build` compiles them.
-WITHOUT_CUDA = ("--config-settings=cmake.define.MCCL_NVCC=",)
+#: An option for pip that leaves out the GPU kernels. No compiler cache keeps them.
+WITHOUT_CUDA = ("--config-settings=cmake.define.MCCL_CUDA_KERNELS=OFF",)
 
 
 def run(*command: object) -> str:

@@ -68,7 +68,9 @@ void KernelPath::meet() {
   std::string objection = area_->objection();
   const auto image = kernels::cuda::image();
   if (objection.empty() && image.empty()) {
-    objection = "this build has no GPU kernels, because nvcc was missing";
+    objection =
+        "this build has no GPU kernels (CMAKE_ARGS=-DMCCL_CUDA_KERNELS=ON includes them; this "
+        "needs nvcc)";
   }
   if (!objection.empty()) {
     options_.notices->warn(

@@ -6,7 +6,7 @@
 
 namespace mccl::kernels::cuda {
 
-/// Returns a fatbin, which CUDA's driver can load. Empty if the build had no nvcc.
+/// Returns a fatbin, which CUDA's driver can load. Empty if the build has no such kernels.
 std::span<const std::byte> image();
 
 }  // namespace mccl::kernels::cuda
