@@ -72,5 +72,10 @@ std::string shown_value(const Config& config, const Setting& setting);
 /// not given.
 std::size_t chunk_bytes_of(const Config& config);
 std::size_t socket_buffer_bytes_of(const Config& config);
+/// Returns the time in seconds after which a broken connection is no longer replaced, 0 if never:
+/// link_retry or, if that is negative, liveness_interval.
+inline double link_retry_of(const Config& config) {
+  return config.link_retry < 0 ? config.liveness_interval : config.link_retry;
+}
 
 }  // namespace mccl

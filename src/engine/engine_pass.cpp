@@ -114,6 +114,7 @@ void Engine::hear_and_connect(Clock::time_point now) {
                        lose(peer, why, transport::Loss::reported);
                      });
   if (now >= reports_.next_answer()) report_safely([&] { reports_.answer_late(now); });
+  links_.send_receipts();
   links_.progress([this](std::uint64_t group) { return groups_.is_closed(group); });
   for (const transport::LinkEvent& broken : links_.take_broken())
     groups_.lose_link(broken.peer, broken.key.group, broken.reason);
@@ -124,6 +125,7 @@ void Engine::hear(WorldRank peer, const ControlMessage& message) {
   if (message.kind == ControlKind::heartbeat) return;
   if (message.kind == ControlKind::describe || message.kind == ControlKind::description)
     return report_safely([&] { reports_.hear(peer, message, Clock::now()); });
+  if (message.kind == ControlKind::received) return links_.hear_receipt(peer, message);
   groups_.hear(peer, message);
 }
 

@@ -16,6 +16,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,14 @@ struct LinkEvent {
   bool stood = false;
 };
 
+/// Number of bytes that one end of a link has received since the link was made. Ends of relayed
+/// links send receipts to each other, over the pair's control connection.
+struct Receipt {
+  WorldRank peer;  ///< The other end.
+  LinkKey key;
+  std::uint64_t bytes = 0;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -89,6 +98,11 @@ class Transport {
   /// Called repeatedly while nothing arrives from the peer. The transport makes new connections for
   /// the links to the peer, if it can.
   virtual void suspect(WorldRank) {}
+  /// Returns the receipts that are due: the engine sends each to its peer.
+  virtual std::vector<Receipt> take_receipts() { return {}; }
+  /// Called with a receipt that the peer has sent. Ignores a receipt for a link that has ended.
+  /// Throws CorruptionError for a receipt that no correct peer sends.
+  virtual void hear(const Receipt&) {}
   /// Abandons a link that is being made, whichever end dialed. No event follows.
   virtual void cancel(WorldRank peer, const LinkKey& key) = 0;
 

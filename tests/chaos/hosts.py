@@ -84,20 +84,27 @@ class Hosts:
         _ip(f"-n {self._name('switch')} link set c{host} master switch")
 
     def shut(self, host: int) -> None:
-        """Takes the interface of the host down."""
-        _ip(f"-n {self._name(host)} link set cable down")
+        """Takes the interfaces of the host down."""
+        self._set(host, "down")
 
     def open(self, host: int) -> None:
-        """Takes the interface of the host up again."""
-        _ip(f"-n {self._name(host)} link set cable up")
+        """Takes the interfaces of the host up again."""
+        self._set(host, "up")
+
+    def _set(self, host: int, state: str) -> None:
+        ends = self._ends(host) if self._size > 2 else []
+        names = ["cable", *(name for name, _ in ends)]
+        lines = "\n".join(f"link set {name} {state}" for name in names)
+        _ip(f"-n {self._name(host)} -batch -", lines)
 
     def reset(self, host: int) -> None:
         """Resets the host's connections to the others, if the kernel can do so on request.
 
         Kernels without CONFIG_INET_DIAG_DESTROY keep the connections.
         """
-        words = ["ip", "netns", "exec", self._name(host), "ss", "-K", "dst", f"{_NETWORK}.0/24"]
-        subprocess.run(words, check=False, capture_output=True)
+        for network in (f"{_NETWORK}.0/24", f"{_RING}.0.0/16"):
+            words = ["ip", "netns", "exec", self._name(host), "ss", "-K", "dst", network]
+            subprocess.run(words, check=False, capture_output=True)
 
     def close(self) -> None:
         for name in self._made:

@@ -64,7 +64,7 @@ WRONG_CALLS = frozenset({Fault.MISMATCH, Fault.OMIT})
 #: Faults that trials of torch and MLX have.
 FOR_FRAMEWORKS = DEATHS | {Fault.NONE, Fault.STOP, Fault.PAUSE}
 #: Faults of trials along cables, which need as many ranks as the ring has hosts.
-FOR_CABLES = FOR_FRAMEWORKS | {Fault.ABORT, Fault.MISMATCH}
+FOR_CABLES = FOR_FRAMEWORKS | {Fault.ABORT, Fault.MISMATCH, Fault.DOWN, Fault.RESET}
 RING = 4
 #: Faults for which the program may also go on unharmed.
 OPTIONAL = frozenset({Fault.FILES, Fault.MEMORY})

@@ -92,9 +92,9 @@ void write_frames(const Corpus& corpus) {
 
 void write_controls(const Corpus& corpus) {
   constexpr std::string_view kNames[] = {
-      "open",    "link",      "declined", "closed",    "window",     "abort",
-      "probe",   "status",    "goodbye",  "heartbeat", "arrived",    "ending",
-      "blocked", "survivors", "agreed",   "describe",  "description"};
+      "open",    "link",      "declined", "closed",    "window",      "abort",
+      "probe",   "status",    "goodbye",  "heartbeat", "arrived",     "ending",
+      "blocked", "survivors", "agreed",   "describe",  "description", "received"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {
@@ -338,7 +338,8 @@ void write_what_people_say(const std::filesystem::path& root) {
   for (const auto& [name, kind] : {std::pair("sighting", rendezvous::CableNews::Kind::sighting),
                                    std::pair("decision", rendezvous::CableNews::Kind::decision),
                                    std::pair("cut", rendezvous::CableNews::Kind::cut),
-                                   std::pair("alive", rendezvous::CableNews::Kind::alive)}) {
+                                   std::pair("alive", rendezvous::CableNews::Kind::alive),
+                                   std::pair("ended", rendezvous::CableNews::Kind::ended)}) {
     const Bytes whole = rendezvous::encode({kind, sighting, "it is cut", {1, 2, 3, 4, 5}});
     news.add(name, Bytes(whole.begin() + rendezvous::kNewsHeaderBytes, whole.end()));
   }

@@ -201,6 +201,26 @@ def test_a_cable_that_is_cut_is_named_with_both_ends(what: str) -> None:
         assert all(cable in line for line in ends), "\n".join(ends)
 
 
+@pytest.mark.parametrize("fault", ["cut", "reset"])
+def test_a_cable_or_connections_that_break_for_a_while_cost_no_data(fault: str) -> None:
+    """The cable in the middle of a line carries relayed connections, and those of its two ends."""
+    with WiredHosts(4, [(0, 1), (1, 2), (2, 3)]) as hosts:
+        ranks = hosts.start_all(sys.executable, PROGRAMS / "checked_rounds.py")
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        if fault == "cut":
+            hosts.unplug(1)
+            time.sleep(8)  # the length of the cut
+            hosts.plug_in(1)
+        elif not hosts.reset(1):
+            pytest.skip("this kernel does not reset connections on request")
+        ended = [process.communicate("enough\n", wired_hosts.PATIENCE) for process in ranks]
+        assert all(process.returncode == 0 for process in ranks), ended
+        assert len({out for out, _ in ended}) == 1, ended
+        # After a cut, TCP may recover by itself.
+        assert fault == "cut" or any("was replaced" in err for _, err in ended), ended
+
+
 def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
     """The hostfile lists only rank 2's end of its cable to rank 1, so rank 1 must dial again."""
     small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")

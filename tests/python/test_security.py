@@ -81,6 +81,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         ("kMostTaken",),
         "Repairs.AStreamContinuesIfTheAcceptorSends",
     ),
+    "bytes kept for a peer behind relays that does not report what it has received": (
+        ("kMostUnreported",),
+        "TcpLink.ARelayedLinkKeepsABoundedNumberOfBytes",
+    ),
     "connections for links that this rank does not have": (
         ("kMostUnknown", "kUnknownLimit"),
         "Repairs.ARestartedPeerIsNotTheOldOne",

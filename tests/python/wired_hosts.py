@@ -104,6 +104,17 @@ class WiredHosts:
             "ip", "-n", self.space(self.cables[cable][0]), "link", "set", f"c{cable}", "down"
         )
 
+    def plug_in(self, cable: int) -> None:
+        """Takes the cable up again."""
+        self._must("ip", "-n", self.space(self.cables[cable][0]), "link", "set", f"c{cable}", "up")
+
+    def reset(self, rank: int) -> bool:
+        """Resets all connections of the rank's host. Returns False if the kernel cannot do so."""
+        done = shell(
+            "ip", "netns", "exec", self.space(rank), "ss", "-HK", "dst", f"{NETWORK}.0.0/16"
+        )
+        return bool(done.stdout)
+
     def start(self, rank: int, *command: object, **settings: str) -> subprocess.Popen:
         variables = {
             "MCCL_RANK": str(rank),
@@ -117,7 +128,7 @@ class WiredHosts:
         }
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.space(rank), *map(str, command)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -4,8 +4,10 @@
 #include <poll.h>
 
 #include <atomic>
+#include <cerrno>
 #include <list>
 #include <mutex>
+#include <optional>
 
 #include "transport/link_conformance.h"
 #include "transport/tcp/link.h"
@@ -103,18 +105,24 @@ TEST(Splice, BuffersABoundedNumberOfBytes) {
   EXPECT_LT(looks, 200);
 }
 
-TEST(Splice, EndsWhenEitherEndBreaks) {
+TEST(Splice, ResetsTheOtherConnectionWhenOneBreaks) {
   auto [near, first] = connected_sockets("127.0.0.1");
   auto [second, far] = connected_sockets("127.0.0.1");
-  Splice splice(std::move(first), std::move(second));
-  EXPECT_TRUE(splice.advance());
-  const linger now = {1, 0};
-  ASSERT_EQ(::setsockopt(far.descriptor(), SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+  std::optional<Splice> splice(std::in_place, std::move(first), std::move(second));
+  EXPECT_TRUE(splice->advance());
+  tcp::reset_when_closed(far);
   far.close();
   std::vector<pollfd> watched;
-  splice.watch(watched);
+  splice->watch(watched);
   ASSERT_GT(::poll(watched.data(), watched.size(), 20'000), 0);
-  EXPECT_FALSE(splice.advance());
+  const Clock::time_point now = Clock::now();
+  EXPECT_TRUE(splice->advance(now)) << "the last bytes may be on their way";
+  EXPECT_FALSE(splice->advance(now + Splice::kForLastBytes));
+  splice.reset();
+  pollfd waiting = {near.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
+  std::byte none;
+  EXPECT_EQ(near.receive({&none, 1}).error, ECONNRESET);
 }
 
 TEST(Inlet, DeliversConnectionsInOrder) {

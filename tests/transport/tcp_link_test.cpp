@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "transport/link_conformance.h"
 #include "transport/tcp/link.h"
@@ -129,6 +131,63 @@ TEST(TcpLink, ALateReaderStillAcknowledges) {
     EXPECT_EQ(a->unacknowledged_for(), std::nullopt);
   }
   EXPECT_GT(a->unsent(), 0u);
+}
+
+/// Leaves it to the test to replace a broken connection.
+struct NoRepairer : tcp::Repairer {
+  bool begin(tcp::TcpLink&, const std::string&) noexcept override { return true; }
+  void suspect(tcp::TcpLink&) noexcept override {}
+  void forget(const tcp::TcpLink&) noexcept override {}
+};
+
+/// A relay may lose bytes that its host has acknowledged.
+TEST(TcpLink, ARelayedLinkSendsAgainWhatThePeerHasNotReceived) {
+  auto [near, relay] = connected_sockets("127.0.0.1");
+  tcp::TcpLink link(std::move(near), "rank 1",
+                    {.repairer = std::make_shared<NoRepairer>(), .is_relayed = true});
+  Bytes message(100'000);
+  for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i * 7 >> 3);
+  const Bytes copy = message;
+  Bytes taken(message.size());
+  for (std::size_t written = 0; written < message.size();) {
+    written += link.write(std::span(message).subspan(written));
+    (void)relay.receive(taken);
+  }
+  while (link.unsent() > 0) (void)relay.receive(taken);
+  link.received_by_peer(30'000);
+  link.release();
+  std::ranges::fill(message, std::byte{0});
+  EXPECT_THROW(link.received_by_peer(100'001), CorruptionError);
+
+  link.pause();
+  EXPECT_EQ(link.close_connection(), 0u);
+  auto [new_near, peer] = connected_sockets("127.0.0.1");
+  constexpr std::size_t kReceived = 40'000;
+  link.resume(std::move(new_near), kReceived);
+  Bytes rest;
+  while (rest.size() < copy.size() - kReceived) {
+    (void)link.send_again();
+    const std::size_t got = peer.receive(taken).bytes;
+    rest.insert(rest.end(), taken.begin(), taken.begin() + static_cast<std::ptrdiff_t>(got));
+  }
+  EXPECT_TRUE(std::equal(rest.begin(), rest.end(), copy.begin() + kReceived, copy.end()));
+}
+
+TEST(TcpLink, ARelayedLinkKeepsABoundedNumberOfBytes) {
+  auto [near, relay] = connected_sockets("127.0.0.1");
+  tcp::TcpLink link(std::move(near), "rank 1",
+                    {.repairer = std::make_shared<NoRepairer>(), .is_relayed = true});
+  const Bytes message(1'000'000);
+  Bytes taken(message.size());
+  std::size_t most = 0;
+  for (std::size_t sent = 0; sent < std::size_t{200} << 20;) {
+    const std::size_t written = link.write(message);
+    link.release();
+    sent += written;
+    most = std::max(most, link.buffer_bytes());
+    (void)relay.receive(taken);
+  }
+  EXPECT_LE(most, std::size_t{130} << 20);  // The size of the buffer is a power of two.
 }
 
 TEST(TcpLink, DescribesBothEnds) {

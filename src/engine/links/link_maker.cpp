@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "mccl/error.h"
@@ -360,15 +361,16 @@ void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) con
 
 std::vector<transport::Transport::LostPeer> LinkMaker::take_lost() {
   std::vector<transport::Transport::LostPeer> lost;
-  for (const auto& transport : transports_) {
-    for (transport::Transport::LostPeer& each : transport->take_lost())
-      lost.push_back(std::move(each));
-  }
+  for (const auto& transport : transports_)
+    std::ranges::move(transport->take_lost(), std::back_inserter(lost));
   return lost;
 }
 
-void LinkMaker::suspect(WorldRank peer) {
-  for (const auto& transport : transports_) transport->suspect(peer);
+void LinkMaker::send_receipts() {
+  for (const auto& transport : transports_) {
+    for (const auto& [peer, key, bytes] : transport->take_receipts())
+      peers_.send(peer, {.kind = ControlKind::received, .key = key, .call = {.sequence = bytes}});
+  }
 }
 
 void LinkMaker::watch(std::vector<pollfd>& descriptors) const {
@@ -390,10 +392,6 @@ bool LinkMaker::arm() {
 void LinkMaker::close() {
   making_.clear();
   transports_.clear();
-}
-
-void LinkMaker::abandon() noexcept {
-  for (const auto& transport : transports_) transport->abandon();
 }
 
 }  // namespace mccl::engine

@@ -84,7 +84,16 @@ class LinkMaker {
   void forget(std::uint64_t group);
 
   /// Called repeatedly while nothing arrives from the peer; see Transport::suspect().
-  void suspect(WorldRank peer);
+  void suspect(WorldRank peer) {
+    for (const auto& transport : transports_) transport->suspect(peer);
+  }
+  /// Sends the receipts that are due; see transport::Receipt.
+  void send_receipts();
+  /// Handles a receipt of the peer (ControlKind::received).
+  void hear_receipt(WorldRank peer, const ControlMessage& message) {
+    for (const auto& transport : transports_)
+      transport->hear({peer, message.key, message.call.sequence});
+  }
   /// Lets the transports make progress, and attaches finished links. `closed` returns true for a
   /// group that this rank has closed.
   void progress(const std::function<bool(std::uint64_t group)>& closed);
@@ -105,7 +114,9 @@ class LinkMaker {
     for (const auto& transport : transports_) transport->disarm();
   }
   /// Called in the child of a fork: closes the child's copies of descriptors.
-  void abandon() noexcept;
+  void abandon() noexcept {
+    for (const auto& transport : transports_) transport->abandon();
+  }
   /// Destroys the transports, so that no more links are made.
   void close();
 

@@ -56,8 +56,10 @@ enum class ControlKind : std::uint8_t {
   describe,
   /// a piece of this rank's status report (blob), and the number of the request (call.sequence)
   description,
+  /// the number of bytes (call.sequence) that this rank has received over a relayed link: key
+  received,
 };
-inline constexpr int kControlKindCount = 17;
+inline constexpr int kControlKindCount = 18;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;
@@ -109,6 +111,8 @@ class ControlConnection {
   /// stream, and CorruptionError for malformed bytes.
   std::optional<ControlMessage> receive();
   void consume() { link_->consume(std::exchange(received_bytes_, 0)); }
+  /// Called when the peer is about to close the connection, which must then not be replaced.
+  void expect_end() { link_->lose_peer(transport::Loss::reported); }
   const transport::Link& link() const { return *link_; }
 
  private:

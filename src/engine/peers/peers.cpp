@@ -79,6 +79,7 @@ bool Peers::hear(WorldRank rank, Peer& peer, const OnMessage& on_message) {
       peer.farewell = why.empty() ? "it has left the job"
                                   : "it gave up this rank, about which it reports: " + why;
       peer.has_left = why.empty();
+      peer.control->expect_end();
     } else if (message->kind == ControlKind::arrived) {
       peer.has_arrived = true;
     } else {

@@ -81,8 +81,8 @@ Discovery::Discovery(Party self, const AddressTable& table, std::uint16_t port, 
   }
 }
 
-void Discovery::connected(int peer, Socket socket, Clock::time_point now) {
-  Trunk& trunk = trunks_.emplace_back(std::move(socket), self_.rank, peer, self_.size, now);
+void Discovery::connected(int peer, Socket socket, std::uint64_t number, Clock::time_point now) {
+  Trunk& trunk = trunks_.emplace_back(std::move(socket), number, self_.rank, peer, self_.size, now);
   state_of(peer).gone_since = kNever;
   log_.debug("{} is connected", text_of(trunk.cable()));
   if (has_failed()) trunk.send(link_state_.fault_news());
@@ -104,7 +104,7 @@ void Discovery::advance_dials(Clock::time_point now) {
     if (!dial.advance(now)) return false;
     Socket socket = dial.take_socket();
     if (!socket && !dial.reason().empty()) log_.debug("{}", dial.reason());
-    if (socket) connected(dial.peer(), std::move(socket), now);
+    if (socket) connected(dial.peer(), std::move(socket), dial.link_number(), now);
     return true;
   });
 }
@@ -219,7 +219,8 @@ void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   for (Trunk& trunk : trunks_) {
     const bool knows = news.kind == CableNews::Kind::decision && self_.rank != 0 &&
                        cabling()->joins(0, trunk.peer());
-    if (!knows && (!but || trunk.peer() != but->peer()) && is_first(trunk)) trunk.send(news);
+    const bool is_used = is_first(trunk) || (cabling() && news.kind != CableNews::Kind::decision);
+    if (!knows && (!but || trunk.peer() != but->peer()) && is_used) trunk.send(news);
   }
 }
 
@@ -256,7 +257,11 @@ void Discovery::look_around(Clock::time_point now) {
       const bool is_asked = are_meeting_ && state_of(other_end_of(cable)).gone_since != kNever;
       if (!is_asked) give_up(cable, kGoneTooSoon);
     } else {
-      known_.push_back({cable, {trunk->here().with_port(0), trunk->there().with_port(0)}, false});
+      Known& known = known_.emplace_back(
+          Known{cable, {trunk->here().with_port(0), trunk->there().with_port(0)}, now});
+      for (const Trunk& each : trunks_) {
+        if (each.cable() == cable) known.numbers.push_back(each.number());
+      }
     }
   }
 }
@@ -331,12 +336,16 @@ std::string Discovery::trouble() const {
 void Discovery::close() noexcept {
   dials_.clear();
   probes_.clear();
+  known_.clear();
   trunks_.clear();
 }
 
 void Discovery::watch(std::vector<pollfd>& descriptors) const {
   for (const Dial& dial : dials_) dial.watch(descriptors);
   for (const Dial& probe : probes_) probe.watch(descriptors);
+  for (const Known& known : known_) {
+    if (known.dial) known.dial->watch(descriptors);
+  }
   for (const Trunk& trunk : trunks_) descriptors.push_back(trunk.watched());
 }
 
@@ -351,6 +360,9 @@ Clock::time_point Discovery::next_deadline() const {
       next = std::min(next, since + kGoneForGood);
   }
   for (const Dial& probe : probes_) next = std::min(next, probe.next_deadline());
+  for (const Known& known : known_) {
+    if (known.dial) next = std::min(next, known.dial->next_deadline());
+  }
   for (const Dial& dial : dials_) {
     next = std::min(next, dial.next_deadline());
     const Clock::time_point since = state_of(dial.peer()).known_since;

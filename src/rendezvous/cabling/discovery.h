@@ -37,7 +37,13 @@ class Discovery {
   Discovery(Party self, const AddressTable& table, std::uint16_t port, Log log);
 
   /// Adds a trunk (connection along a cable) to `peer`: `socket`, whose handshake has succeeded.
-  void connected(int peer, transport::tcp::Socket socket, Clock::time_point now);
+  /// `number`: see Handshake::link_number().
+  void connected(int peer, transport::tcp::Socket socket, std::uint64_t number,
+                 Clock::time_point now);
+  /// Adds a trunk that `peer` has made in place of the trunk `number`. No-op if this rank has not
+  /// had that trunk, as after a restart of the peer.
+  void connected_again(int peer, transport::tcp::Socket socket, std::uint64_t number,
+                       Clock::time_point now);
   /// Does all work that is possible without blocking. A neighbour that sends invalid messages
   /// causes a fault, which is reported to all ranks. If the ranks have already agreed on the
   /// cabling, the cable to that neighbour counts as cut instead.
@@ -65,13 +71,16 @@ class Discovery {
   /// Returns the two ends of each agreed cable to a peer, in the order of Cabling::between.
   std::vector<CableEnds> ends(int peer) const;
   std::uint16_t port_of(int rank) const { return link_state_.port_of(rank); }
+  /// True if the process of the rank is known to have ended after the agreement.
+  bool has_ended(int rank) const { return link_state_.has_ended(rank); }
 
   /// Sends an "alive" message on every trunk, so that the peer does not count the trunk's cable as
   /// cut. Must be called repeatedly once the ranks have agreed on the cabling.
   void beat();
   /// Returns the agreed cables whose cut has become known to this rank since the last call. A cable
   /// counts as cut if nothing has arrived on it for `silence`, or if a rank at one of its ends has
-  /// reported it as cut.
+  /// reported it as cut. Makes a new trunk for a cable whose trunk has ended or is silent, once all
+  /// ranks are connected.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
 
   void close() noexcept;
@@ -95,7 +104,12 @@ class Discovery {
   struct Known {
     Cable cable;
     CableEnds ends;
-    bool is_lost = false;
+    Clock::time_point heard_at;  ///< Time at which a message arrived over a trunk of the cable.
+    std::vector<std::uint64_t> numbers = {};  ///< Numbers of the trunks that the cable has had.
+    std::optional<Dial> dial = {};            ///< For a new trunk.
+    Clock::time_point next_dial = {};
+    bool is_lost = false;   ///< True if the cable counts as cut.
+    bool has_left = false;  ///< True if the process at the other end has ended.
   };
 
   /// A rank without a trunk (connection along a cable) to this rank for this long counts as dead: a
@@ -125,8 +139,11 @@ class Discovery {
   void advance_dials(Clock::time_point now);
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
-  /// Sends the message once to each neighbour, on the first of the trunks (connections along
-  /// cables) to that neighbour. Skips the peer of the trunk `but`, which may be null.
+  bool has_trunk(const Known& known) const;
+  void connect_again(Known& known, Clock::duration limit, Clock::time_point now);
+  /// Sends the message to each neighbour, skipping the peer of the trunk `but`, which may be null.
+  /// Uses the first of the trunks (connections along cables) to that neighbour; after the
+  /// agreement, all of them, because one of them may have stopped working.
   void send_to_neighbours(const CableNews& news, const Trunk* but);
   void spread_sightings();
   bool has_failed() const { return !link_state_.fault().empty(); }

@@ -16,6 +16,20 @@ using namespace std::chrono_literals;
 /// ended. It is long enough for a live process that must wait for a CPU core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 
+/// A new trunk is made once a trunk has been silent for this share of the silence after which its
+/// cable counts as cut.
+constexpr int kSuspectedAfter = 5;
+/// Number of attempts to make a new trunk within that silence, and bounds of the time limit of one.
+/// The limit is short, because an attempt that began during an outage would otherwise wait for the
+/// system's next retransmission long after the outage.
+constexpr int kAttempts = 20;
+constexpr Clock::duration kShortestAttempt = 50ms;
+constexpr Clock::duration kLongestAttempt = 500ms;
+/// Time limit of the handshake, and pause after it, in attempts.
+constexpr int kTalk = 4;
+/// Maximum number of trunks of a cable. Each end may make one at a time.
+constexpr std::ptrdiff_t kMostTrunks = 4;
+
 }  // namespace
 
 /// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
@@ -100,14 +114,27 @@ void Discovery::beat() {
 
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
-    if (known.is_lost) continue;
-    // A cable whose trunk (connection) has ended does not count as cut here, because the peer's
-    // process may have ended. advance_probes() finds out whether the process has ended.
-    std::optional<Clock::time_point> heard_at;
-    for (const Trunk& trunk : trunks_) {
-      if (trunk.cable() == known.cable) heard_at = std::max(heard_at, {trunk.heard_at()});
+    known.is_lost |= link_state_.is_cut(known.cable);
+    if (known.is_lost || known.has_left) {
+      known.dial.reset();
+      continue;
     }
-    if (!heard_at || now - *heard_at < silence) continue;
+    for (const Trunk& trunk : trunks_) {
+      if (trunk.cable() == known.cable) known.heard_at = std::max(known.heard_at, trunk.heard_at());
+    }
+    // While the ranks connect, an ended trunk (connection along a cable) may mean that the peer's
+    // process has ended. advance_probes() then finds out whether it has.
+    if (are_meeting_ && !has_trunk(known)) {
+      known.heard_at = now;
+      continue;
+    }
+    if (has_trunk(known) && now - known.heard_at < silence / kSuspectedAfter) {
+      known.dial.reset();
+      continue;
+    }
+    if (!are_meeting_)
+      connect_again(known, std::clamp(silence / kAttempts, kShortestAttempt, kLongestAttempt), now);
+    if (now - known.heard_at < silence || known.has_left) continue;
     known.is_lost = true;
     give_up(
         known.cable,
@@ -115,6 +142,62 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
                     std::chrono::duration<double>(silence).count(), other_end_of(known.cable)));
   }
   return link_state_.take_cut();
+}
+
+bool Discovery::has_trunk(const Known& known) const {
+  return std::ranges::find(trunks_, known.cable, &Trunk::cable) != trunks_.end();
+}
+
+/// Dials for a new trunk (connection) along the cable. `limit` is the time limit of one attempt.
+/// Both ends may dial at once; each keeps both trunks. If the other end refuses the connection and
+/// has no other trunk to this rank, its process has ended.
+void Discovery::connect_again(Known& known, Clock::duration limit, Clock::time_point now) {
+  const int peer = other_end_of(known.cable);
+  if (!known.dial) {
+    if (now < known.next_dial) return;
+    known.dial.emplace(DialRequest{
+        .self = self_,
+        .peer = peer,
+        .key = {known.numbers.front(), transport::Purpose::repair, 0},
+        .deadline = kNever,
+        .candidates = {{known.ends.there.with_port(port_of(peer)), known.ends.here, {}}},
+        .attempt_limit = limit,
+        .longest_back_off = limit,
+        .handshake_limit = kTalk * limit,
+        .refused_for = kRefusedFor});
+  }
+  if (!known.dial->advance(now)) return;
+  transport::tcp::Socket socket = known.dial->take_socket();
+  const bool is_refused = !socket && known.dial->last_error() == ECONNREFUSED;
+  known.next_dial = now + kTalk * limit;  // The other end may close the connection at once.
+  if (socket) {
+    log_.info("{} has a new connection, because nothing arrived over the last one for {:.3g} s",
+              text_of(known.cable), seconds_between(known.heard_at, now));
+    trunks_.remove_if([&](const Trunk& trunk) {
+      return trunk.cable() == known.cable && now - trunk.heard_at() >= limit;
+    });
+    // The cable counts as heard once a message has arrived over the new trunk.
+    connected(peer, std::move(socket), known.dial->link_number(), known.heard_at);
+  }
+  known.dial.reset();
+  if (!is_refused || is_joined_to(peer)) return;
+  known.has_left = true;
+  CableNews news{CableNews::Kind::ended, {}};
+  news.sighting.rank = peer;
+  if (link_state_.hear(news)) send_to_neighbours(news, nullptr);
+}
+
+void Discovery::connected_again(int peer, transport::tcp::Socket socket, std::uint64_t number,
+                                Clock::time_point now) {
+  for (Known& known : known_) {
+    if (other_end_of(known.cable) != peer || known.is_lost) continue;
+    if (std::ranges::find(known.numbers, number) == known.numbers.end()) continue;
+    known.has_left = false;
+    if (std::ranges::count(trunks_, known.cable, &Trunk::cable) >= kMostTrunks)
+      trunks_.erase(std::ranges::find(trunks_, known.cable, &Trunk::cable));
+    connected(peer, std::move(socket), number, now);
+    return trunks_.back().send({CableNews::Kind::alive, {}});
+  }
 }
 
 void Discovery::give_up(const Cable& cable, std::string why) {

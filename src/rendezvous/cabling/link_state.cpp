@@ -160,6 +160,8 @@ bool LinkState::hear(const CableNews& news) {
       if (!death_.empty()) return false;
       death_ = news.why;
       return true;
+    case CableNews::Kind::ended:
+      return decided_ && ended_.insert(news.sighting.rank).second;
     case CableNews::Kind::sighting:
       break;
   }
@@ -189,10 +191,7 @@ bool LinkState::hear_of_cut(const CableNews& news) {
   bool is_new = false;
   for (const Cable& cable : news.sighting.cables) {
     const auto& known = decided_->cables();
-    if (std::ranges::find(known, cable) == known.end() ||
-        std::ranges::find(cut_, cable) != cut_.end()) {
-      continue;
-    }
+    if (std::ranges::find(known, cable) == known.end() || is_cut(cable)) continue;
     cut_.push_back(cable);
     new_cut_.push_back({cable, news.why});
     is_new = true;
@@ -298,7 +297,7 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   if (std::ranges::find(bytes, std::byte{0}) != bytes.end()) refuse();
   try {
     const json body = json::parse(text_of(bytes), is_within_limits);
-    const int kind = number(body.at("kind"), static_cast<int>(CableNews::Kind::death));
+    const int kind = number(body.at("kind"), static_cast<int>(CableNews::Kind::ended));
     news.kind = static_cast<CableNews::Kind>(kind);
     sighting.rank = number(body.at("rank"), last_rank);
     sighting.version = number(body.at("version"), std::numeric_limits<std::uint32_t>::max());
@@ -329,8 +328,10 @@ std::string bare_host(const transport::tcp::Address& address) {
   return host.substr(0, host.find('%'));
 }
 
-Trunk::Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now)
+Trunk::Trunk(transport::tcp::Socket socket, std::uint64_t number, int self, int peer, int size,
+             Clock::time_point now)
     : stream_(std::move(socket)),
+      number_(number),
       peer_(peer),
       size_(size),
       here_(stream_.socket().local()),

@@ -9,10 +9,12 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -46,6 +48,8 @@ struct CableNews {
     fault,  ///< The ranks cannot agree because a rank violates the protocol; see `why`.
     alive,
     death,  ///< A rank's process ended at start-up; see `why`.
+    /// The process of `sighting.rank` has ended after the agreement. Its neighbours report this.
+    ended,
   };
   Kind kind = Kind::alive;
   Sighting sighting;     ///< In a decision and a cut, only `sighting.cables` is used.
@@ -73,9 +77,12 @@ std::string bare_host(const transport::tcp::Address& address);
 /// thread-safe. No call blocks.
 class Trunk {
  public:
-  /// `socket` connects the ranks `self` and `peer` of a job of `size` ranks.
-  Trunk(transport::tcp::Socket socket, int self, int peer, int size, Clock::time_point now);
+  /// `socket` connects the ranks `self` and `peer` of a job of `size` ranks. `number`: see
+  /// Handshake::link_number().
+  Trunk(transport::tcp::Socket socket, std::uint64_t number, int self, int peer, int size,
+        Clock::time_point now);
 
+  std::uint64_t number() const { return number_; }
   int peer() const { return peer_; }
   /// The cable of this connection; equal on both ranks.
   const Cable& cable() const { return cable_; }
@@ -100,6 +107,7 @@ class Trunk {
 
  private:
   ByteStream stream_;
+  std::uint64_t number_;
   int peer_;
   int size_;
   transport::tcp::Address here_;
@@ -167,6 +175,9 @@ class LinkState {
   /// The ranks that have reported, but still look for cables.
   std::vector<int> unsettled() const;
 
+  bool is_cut(const Cable& cable) const { return std::ranges::find(cut_, cable) != cut_.end(); }
+  /// True if the process of the rank is reported to have ended after the agreement.
+  bool has_ended(int rank) const { return ended_.contains(rank); }
   /// Returns the cables that have been reported as cut since the last call.
   std::vector<CutCable> take_cut() { return std::exchange(new_cut_, {}); }
 
@@ -187,6 +198,7 @@ class LinkState {
   std::vector<std::uint16_t> ports_;
   std::string fault_;
   std::string death_;
+  std::set<int> ended_;
   std::vector<Cable> cut_;
   std::vector<CutCable> new_cut_;
 };

@@ -1,6 +1,9 @@
 #include "rendezvous/cabling/relaying.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -25,8 +28,11 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
     if (!connection.onwards.advance(now)) return true;
     transport::tcp::Socket further = connection.onwards.take_socket();
     if (!further) {
-      log_.warn("cannot relay the connection from rank {} to rank {}: {}", connection.from,
-                connection.to, connection.onwards.reason());
+      // A refusal means that a process has ended, which all ranks are told.
+      const bool is_refused = connection.onwards.last_error() == ECONNREFUSED;
+      log_.write(is_refused ? LogLevel::debug : LogLevel::warn,
+                 fmt::format("cannot relay the connection from rank {} to rank {}: {}",
+                             connection.from, connection.to, connection.onwards.reason()));
       return false;
     }
     for (const auto* socket : {&connection.waiting, &further})
@@ -34,6 +40,10 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
     connection.splice.emplace(std::move(connection.waiting), std::move(further), patience_);
   }
   if (connection.splice->advance(now)) return true;
+  if (connection.splice->is_broken()) {
+    std::erase_if(broken_, [now](const Broken& each) { return now >= each.until; });
+    broken_.push_back({connection.from, connection.to, now + retry_});
+  }
   if (connection.splice->gave_up()) {
     log_.warn(
         "this rank gave up a relayed connection between ranks {} and {}: one rank closed it, and "
@@ -75,12 +85,11 @@ void Relaying::drop(const Cable& cable) {
   });
 }
 
-std::set<int> Relaying::users() const {
-  std::set<int> ranks;
-  for (const RelayedConnection& connection : connections_) {
-    if (connection.splice) ranks.insert({connection.from, connection.to});
-  }
-  return ranks;
+bool Relaying::is_needed(Clock::time_point now,
+                         const std::function<bool(int rank)>& has_ended) const {
+  return !connections_.empty() || std::ranges::any_of(broken_, [&](const Broken& each) {
+    return now < each.until && !has_ended(each.from) && !has_ended(each.to);
+  });
 }
 
 }  // namespace mccl::rendezvous

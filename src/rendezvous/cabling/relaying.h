@@ -5,9 +5,9 @@
 
 #include <poll.h>
 
+#include <functional>
 #include <list>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,10 +24,12 @@ namespace mccl::rendezvous {
 class Relaying {
  public:
   /// `congestion_control` is the TCP algorithm that relayed connections use. Once one side has
-  /// closed its connection, the other side has `patience` to receive the remaining bytes.
-  Relaying(std::string congestion_control, Clock::duration patience, Log log)
+  /// closed its connection, the other side has `patience` to receive the remaining bytes. The two
+  /// ranks of a connection that breaks may replace it within `retry`.
+  Relaying(std::string congestion_control, Clock::duration patience, Clock::duration retry, Log log)
       : congestion_control_(std::move(congestion_control)),
         patience_(patience),
+        retry_(retry),
         log_(std::move(log)) {}
 
   /// Relays `socket`, a connection of rank `from`, to rank `to`. `onwards` is the dial to the next
@@ -41,9 +43,9 @@ class Relaying {
   /// Closes the relayed connections that use `cable`, which has been cut.
   void drop(const Cable& cable);
 
-  /// Returns the ranks at the two ends of the connections that this rank relays. A connection
-  /// counts only once it is established to the next rank on its path.
-  std::set<int> users() const;
+  /// True if this rank relays a connection, or if two ranks may still replace one that broke.
+  /// `has_ended` returns whether a rank's process is known to have ended.
+  bool is_needed(Clock::time_point now, const std::function<bool(int rank)>& has_ended) const;
 
  private:
   struct RelayedConnection {
@@ -54,12 +56,21 @@ class Relaying {
     std::optional<transport::tcp::Splice> splice;
   };
 
+  /// A connection that broke, and the time limit for its replacement.
+  struct Broken {
+    int from;
+    int to;
+    Clock::time_point until;
+  };
+
   bool advance(RelayedConnection& connection, Clock::time_point now);
 
   const std::string congestion_control_;
   const Clock::duration patience_;
+  const Clock::duration retry_;
   Log log_;
   std::list<RelayedConnection> connections_;
+  std::vector<Broken> broken_;
 };
 
 }  // namespace mccl::rendezvous

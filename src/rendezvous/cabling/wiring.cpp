@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/settings.h"
@@ -27,8 +28,9 @@ using transport::tcp::Listener;
 constexpr std::ptrdiff_t kMostTimes = 16;
 /// Time after which a departing rank logs that it waits for ranks whose connections it relays.
 constexpr Clock::duration kQuietlyStays = 2s;
-/// Time limit for connecting to the next rank on a path.
+/// Time limits for connecting to the next rank on a path, and of one attempt.
 constexpr Clock::duration kOnwardsLimit = 20s;
+constexpr Clock::duration kOnwardsAttempt = 500ms;
 
 /// True if the hostfile also lists the port for another rank, which may run on this host.
 bool is_shared(const WiringOptions& options, int port) {
@@ -69,7 +71,8 @@ Wiring::Wiring(WiringOptions options)
       port_(listen()),
       discovery_(self_, reachable(options_), port_, log_),
       relaying_(options_.config.congestion_control,
-                milliseconds_of(options_.config.connect_timeout), log_) {
+                milliseconds_of(options_.config.connect_timeout),
+                milliseconds_of(link_retry_of(options_.config)), log_) {
   for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
   thread_ = start_thread("mccl wiring", [this] { run(); });
 }
@@ -114,10 +117,12 @@ void Wiring::leave() {
   if (abandoned_ || !thread_.joinable()) return;
   leaves_ = true;
   wake_.wake();
-  const auto nobody = [this] { return relaying_.users().empty() || trouble_ || !has_agreed_; };
+  const auto nobody = [this] {
+    const auto has_ended = [this](int rank) { return discovery_.has_ended(rank); };
+    return !relaying_.is_needed(Clock::now(), has_ended) || trouble_ || !has_agreed_;
+  };
   if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
-    log_.info("this rank relays the connections of ranks {}, so it waits for them to finish",
-              fmt::join(relaying_.users(), ", "));
+    log_.info("this rank relays connections of other ranks, so it waits for them to finish");
     changed_.wait(lock, nobody);
   }
   is_over_ = true;
@@ -167,7 +172,7 @@ void Wiring::run() {
 void Wiring::serve(Clock::time_point now) {
   std::vector<Newcomer> newcomers;
   acceptor_.advance(now, newcomers);
-  for (Newcomer& newcomer : newcomers) take(newcomer);
+  for (Newcomer& newcomer : newcomers) take(newcomer, now);
   discovery_.advance(now);
   if (!has_agreed_) listen_at_own_ends();
   if (const std::string fault = discovery_.fault(now); !fault.empty()) throw CorruptionError(fault);
@@ -208,28 +213,26 @@ void Wiring::listen_at_own_ends() {
   }
 }
 
-void Wiring::take(Newcomer& newcomer) {
+void Wiring::take(Newcomer& newcomer, Clock::time_point now) {
   switch (newcomer.key.purpose) {
     case Purpose::cable:
-      if (options_.may_reach && !options_.may_reach(newcomer.peer)) return;
       // After the agreement, a connection for a cable is closed. It comes from a rank that probes
       // whether this rank is alive, or from a restarted process, which joins too late.
-      if (has_agreed_) return;
-      discovery_.connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
-      return;
+      if (has_agreed_ || (options_.may_reach && !options_.may_reach(newcomer.peer))) return;
+      return discovery_.connected(newcomer.peer, std::move(newcomer.socket), newcomer.link_number,
+                                  now);
+    case Purpose::repair:
+      return discovery_.connected_again(newcomer.peer, std::move(newcomer.socket),
+                                        newcomer.key.group, now);
     case Purpose::relay:
-      break;
+      if (has_agreed_) return hand_over_or_pass_on(newcomer);
+      early_.push_back(std::move(newcomer));
+      return;
     default:
       log_.warn(
           "rank {} connected to an address that is only for cables and relays; give every rank the "
           "same hostfile (MCCL_HOSTFILE)",
           newcomer.peer);
-      return;
-  }
-  if (has_agreed_) {
-    hand_over_or_pass_on(newcomer);
-  } else {
-    early_.push_back(std::move(newcomer));
   }
 }
 
@@ -252,6 +255,7 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
                       .key = way.first.key,
                       .deadline = Clock::now() + kOnwardsLimit,
                       .candidates = std::move(way.candidates),
+                      .attempt_limit = kOnwardsAttempt,
                       .buffer_bytes = buffer_bytes_,
                       .refused_for = kRefusedFor};
   relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket), std::move(onwards));
@@ -281,8 +285,7 @@ void Wiring::agreed() {
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
 }
 
-/// Returns the cables, followed by repetitions of each cable for which the hostfile lists several
-/// ports. Such a cable gets one connection (rail) per port.
+/// Returns the cables, each repeated for every further port that the hostfile lists for it.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
   // Ignores IPv6 scopes, which differ between hosts: both ranks must get the same number of rails.
   const auto times_of = [this](int rank, const Address& address) {
@@ -293,10 +296,9 @@ std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, 
   };
   std::vector<CableEnds> rails = cables;
   for (std::ptrdiff_t time = 1; time < kMostTimes; ++time) {
-    for (const CableEnds& cable : cables) {
-      if (std::max(times_of(self_.rank, cable.here), times_of(peer, cable.there)) > time)
-        rails.push_back(cable);
-    }
+    std::ranges::copy_if(cables, std::back_inserter(rails), [&](const CableEnds& cable) {
+      return std::max(times_of(self_.rank, cable.here), times_of(peer, cable.there)) > time;
+    });
   }
   return rails;
 }
@@ -353,10 +355,8 @@ Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
   acceptor_.watch(descriptors);
   discovery_.watch(descriptors);
   relaying_.watch(descriptors);
-  Clock::time_point until =
-      std::min({acceptor_.next_deadline(), discovery_.next_deadline(), relaying_.next_deadline()});
-  if (has_agreed_) until = std::min(until, next_beat_);
-  return until;
+  return std::min({acceptor_.next_deadline(), discovery_.next_deadline(), relaying_.next_deadline(),
+                   has_agreed_ ? next_beat_ : Clock::time_point::max()});
 }
 
 /// Must be called in the child of a fork, which lacks the thread. Undoes before_fork().

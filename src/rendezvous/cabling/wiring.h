@@ -92,6 +92,11 @@ class Wiring {
   /// per destination.
   transport::tcp::Listener inlet(Destination destination);
 
+  /// True if the process of the rank is known to have ended.
+  bool has_ended(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return discovery_.has_ended(rank);
+  }
   /// Returns the cables of the job whose cut has become known to this rank since the last call.
   std::vector<CutCable> take_cut();
   /// Throws PeerError if a cable has been cut or, before everyone_is_here() is called, a rank has
@@ -123,16 +128,16 @@ class Wiring {
   void watch_cables(Clock::time_point now);
   void listen_at_own_ends();
   void hand_over_or_pass_on(Newcomer& newcomer);
-  void take(Newcomer& newcomer);
+  void take(Newcomer& newcomer, Clock::time_point now);
   void agreed();
   std::vector<CableEnds> rails_over(const std::vector<CableEnds>& cables, int peer) const;
   /// Time without messages after which a cable counts as cut. It is shorter than the liveness
   /// interval, so that the cut is reported before the failures that it causes.
-  Clock::duration silence() const { return liveness_ * (kBeats - 1) / kBeats; }
+  Clock::duration silence() const { return liveness_ * (kBeats - 3) / kBeats; }
   Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
   /// Number of "alive" messages that this rank sends along each cable per liveness interval.
-  static constexpr int kBeats = 5;
+  static constexpr int kBeats = 40;
 
   const WiringOptions options_;
   const Log log_;

@@ -101,6 +101,12 @@ class Mesh final : public transport::Transport {
   void suspect(WorldRank peer) override {
     if (repairs_) repairs_->suspect_all(peer.number());
   }
+  std::vector<transport::Receipt> take_receipts() override {
+    return repairs_ ? repairs_->take_receipts() : std::vector<transport::Receipt>();
+  }
+  void hear(const transport::Receipt& receipt) override {
+    if (repairs_) repairs_->hear(receipt);
+  }
   void progress(std::vector<transport::LinkEvent>& events) override;
   /// Returns the peers whose connections used a cable that was cut since the last call.
   std::vector<LostPeer> take_lost() override;

@@ -52,11 +52,6 @@ void prepare(const Socket& socket, const LinkKey& key, const Config& config,
   if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
 }
 
-Clock::duration link_retry_of(const Config& config) {
-  const double seconds = config.link_retry < 0 ? config.liveness_interval : config.link_retry;
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 /// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
 std::string purpose_of(const LinkKey& key) {
   using transport::Purpose;
@@ -70,7 +65,7 @@ std::string purpose_of(const LinkKey& key) {
 }  // namespace
 
 void Mesh::make_repairs() {
-  const Clock::duration patience = link_retry_of(options_.config);
+  const Clock::duration patience = milliseconds_of(link_retry_of(options_.config));
   if (patience == Clock::duration::zero()) return;
   repairs_ = std::make_shared<Repairs>(RepairOptions{
       .self = self_,
@@ -78,6 +73,8 @@ void Mesh::make_repairs() {
       .socket_buffer_bytes = socket_buffer_bytes_of(options_.config),
       .log = options_.log,
       .listener_of = [this](int peer, const Address& end) { return listener_of(peer, end); },
+      .fill_in_relay = [this](DialRequest& request) { fill_in_wired(request); },
+      .has_ended = [wiring = options_.wiring](int rank) { return wiring->has_ended(rank); },
       .prepare = [config = options_.config, outbox = outbox_](
                      Socket& socket, const LinkKey& key) { prepare(socket, key, config, outbox); },
       .on_repaired = options_.on_repaired});
@@ -153,19 +150,18 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
   const bool keeps_end = options_.wiring || !listed_.empty();
   const std::optional<Address> here =
       keeps_end ? std::optional(socket.local().with_port(0)) : std::nullopt;
-  const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here, here};
+  const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here, here, relay};
   const bool is_inside_host = socket.remote().same_host(socket.local()) ||
                               find_interface(interfaces_, socket.remote()) != nullptr;
-  // A relayed link is not repaired: relays acknowledge bytes before the peer's host has them.
-  const bool is_repaired = repairs_ && relay < 0;
   auto link = std::make_unique<TcpLink>(
       std::move(socket), name,
       transport::tcp::TcpLinkOptions{
           .report_end_after = relay < 0 ? Clock::duration() : kNewsOnTheWay,
           .warn = [log = options_.log](const std::string& text) { log.warn("{}", text); },
-          .repairer = is_repaired ? repairs_ : nullptr,
-          .keeps_small_only = is_inside_host && !options_.keeps_all});
-  if (is_repaired) repairs_->add(*link, about);
+          .repairer = repairs_,
+          .keeps_small_only = relay < 0 && is_inside_host && !options_.keeps_all,
+          .is_relayed = relay >= 0});
+  if (repairs_) repairs_->add(*link, about);
   options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,
                      dialled_here ? "to" : "from", peer, purpose_of(key), link->description());
   return {WorldRank(peer), key, std::move(link), {}};

@@ -35,6 +35,8 @@ constexpr int kTalks = 4;
 constexpr Clock::duration kShortestTalk = 500ms;
 constexpr Clock::duration kUnknownLimit = 5s;
 constexpr std::size_t kMostUnknown = 64;
+/// Number of bytes received over a relayed link after which a receipt is due.
+constexpr transport::tcp::StreamOffset kReceiptBytes = 64 << 10;
 
 }  // namespace
 
@@ -45,13 +47,15 @@ void Repairs::stop() noexcept {
 }
 
 void Repairs::add(TcpLink& link, RepairedLink about) {
-  links_.emplace(&link, Entry{link, about, {}});
+  links_.emplace(&link, Entry{link, about});
+  if (about.relay >= 0) ++relayed_;
 }
 
 void Repairs::forget(const TcpLink& link) noexcept {
   const auto found = links_.find(&link);
   if (found == links_.end()) return;
   close(found->second);
+  if (found->second.about.relay >= 0) --relayed_;
   links_.erase(found);
 }
 
@@ -64,22 +68,26 @@ bool Repairs::open(const TcpLink& link, const std::string& why, bool is_of_silen
     const Clock::time_point now = Clock::now();
     const RepairedLink& about = found->second.about;
     const bool is_lower = options_.self.rank < about.peer;
-    found->second.repair.emplace(Repair{
-        .why = why,
-        .there = about.dialled_here ? about.there : options_.listener_of(about.peer, about.there),
-        .since = now,
-        .deadline = now + options_.patience,
-        .next_dial = is_lower ? now + kLowerRankWaits : now,
-        .is_of_silent_peer = is_of_silent_peer,
-        .received = received(found->second, is_of_silent_peer),
-        .exchange_ends = {},
-        .dial = {},
-        .exchange = {}});
+    found->second.repair.emplace(Repair{.why = why,
+                                        .there = address_to_dial(about),
+                                        .since = now,
+                                        .deadline = now + options_.patience,
+                                        .next_dial = is_lower ? now + kLowerRankWaits : now,
+                                        .is_of_silent_peer = is_of_silent_peer,
+                                        .received = received(found->second, is_of_silent_peer),
+                                        .exchange_ends = {},
+                                        .dial = {},
+                                        .exchange = {}});
     ++open_;
     return true;
   } catch (const std::exception&) {
     return false;  // Memory has run out.
   }
+}
+
+std::optional<transport::tcp::Address> Repairs::address_to_dial(const RepairedLink& about) const {
+  if (about.dialled_here) return about.there;
+  return about.relay < 0 ? options_.listener_of(about.peer, about.there) : std::nullopt;
 }
 
 void Repairs::close(Entry& entry) noexcept {
@@ -118,6 +126,25 @@ void Repairs::suspect_all(int peer) noexcept {
   for (auto& [link, entry] : links_) {
     if (entry.about.peer == peer)
       (void)open(*link, "nothing arrived from that rank for a while", true);
+  }
+}
+
+std::vector<transport::Receipt> Repairs::take_receipts() {
+  std::vector<transport::Receipt> due;
+  if (relayed_ == 0) return due;
+  for (auto& [link, entry] : links_) {
+    if (entry.about.relay < 0 || link->received() - entry.receipt < kReceiptBytes) continue;
+    entry.receipt = link->received();
+    due.push_back({WorldRank(entry.about.peer), entry.about.key, entry.receipt});
+  }
+  return due;
+}
+
+void Repairs::hear(const transport::Receipt& receipt) const {
+  for (const auto& [link, entry] : links_) {
+    const RepairedLink& about = entry.about;
+    if (about.relay >= 0 && about.key == receipt.key && WorldRank(about.peer) == receipt.peer)
+      entry.link.received_by_peer(receipt.bytes);
   }
 }
 
@@ -187,6 +214,8 @@ void Repairs::advance(Entry& entry, Clock::time_point now) {
     return;
   }
   const bool is_broken = entry.link.is_broken();
+  if (is_broken && entry.about.relay >= 0 && options_.has_ended(entry.about.peer))
+    return give_up(entry, repair.why + ", and its process has ended", true);
   if (!is_broken && !repair.exchange &&
       received(entry, repair.is_of_silent_peer) != repair.received)
     return close(entry);  // The connection works after all.
@@ -209,7 +238,11 @@ DialRequest Repairs::request_for(const Entry& entry) const {
                       .peer = entry.about.peer,
                       .key = {entry.about.number, transport::Purpose::repair, 0},
                       .deadline = entry.repair->deadline};
-  request.candidates.push_back({*entry.repair->there, entry.about.here, {}});
+  if (entry.about.relay < 0) {
+    request.candidates.push_back({*entry.repair->there, entry.about.here, {}});
+  } else {
+    options_.fill_in_relay(request);
+  }
   request.attempt_limit =
       std::clamp(options_.patience / kAttempts, kShortestAttempt, kLongestAttempt);
   request.longest_back_off = kPause;
@@ -229,9 +262,11 @@ void Repairs::advance_dial(Entry& entry, Clock::time_point now) {
   }
   const bool is_refused = repair.dial->last_error() == ECONNREFUSED && now < repair.deadline;
   if (is_refused || repair.dial->was_refused()) {
+    const int relay = entry.about.relay;
+    const std::string who = relay < 0 ? "its process" : fmt::format("rank {}, the relay,", relay);
     return give_up(entry,
-                   fmt::format("{}, and its process no longer accepts connections at {}",
-                               repair.why, repair.there->text()),
+                   fmt::format("{}, and {} no longer accepts connections at {}", repair.why, who,
+                               repair.there->text()),
                    true);
   }
   repair.dial.reset();
@@ -301,6 +336,8 @@ Clock::time_point Repairs::next_deadline() const {
   for (const auto& [link, entry] : links_) {
     if (!entry.repair || entry.repair->is_resumed) continue;
     next = std::min(next, entry.repair->deadline);
+    // has_ended() may become true at any time.
+    if (entry.about.relay >= 0) next = std::min(next, Clock::now() + kPause);
     if (entry.repair->dial) {
       next = std::min(next, entry.repair->dial->next_deadline());
     } else if (entry.repair->exchange) {

@@ -21,6 +21,7 @@
 #include "rendezvous/connections/dialing.h"
 #include "rendezvous/meeting/repair_exchange.h"
 #include "transport/tcp/link.h"
+#include "transport/transport.h"
 
 namespace mccl::rendezvous {
 
@@ -33,6 +34,9 @@ struct RepairedLink {
   bool dialled_here = false;      ///< True if this rank dialled that address.
   /// This rank's end, if new connections must use the same address; otherwise empty.
   std::optional<transport::tcp::Address> here;
+  /// The first of the ranks that relay the link; -1 if the link is direct. Only the higher rank of
+  /// the pair dials for a relayed link, because its dial determines the path.
+  int relay = -1;
 };
 
 struct RepairOptions {
@@ -46,6 +50,11 @@ struct RepairOptions {
   std::function<std::optional<transport::tcp::Address>(int peer,
                                                        const transport::tcp::Address& end)>
       listener_of;
+  /// Sets the candidates and the relay of a dial for a relayed link.
+  std::function<void(DialRequest& request)> fill_in_relay = {};
+  /// True if the process of a rank is known to have ended. Used for relayed links, because a relay
+  /// accepts connections for a rank that has ended.
+  std::function<bool(int rank)> has_ended = {};
   /// Prepares a new connection for the link.
   std::function<void(transport::tcp::Socket& socket, const transport::LinkKey& key)> prepare;
   std::function<void()> on_repaired;  ///< Called for every replaced connection; may be null.
@@ -75,6 +84,10 @@ class Repairs final : public transport::tcp::Repairer {
   /// is a new one.
   void suspect_all(int peer) noexcept;
 
+  /// The receipts that are due, for the relayed links; see transport::Receipt.
+  std::vector<transport::Receipt> take_receipts();
+  void hear(const transport::Receipt& receipt) const;
+
   /// Takes the connection by which a peer wants to continue a link.
   void accept(Newcomer newcomer);
 
@@ -86,7 +99,8 @@ class Repairs final : public transport::tcp::Repairer {
  private:
   struct Repair {
     std::string why;
-    /// The peer's listener; empty if this rank cannot dial, so that only the peer can.
+    /// The listener of the peer or of the first relay; empty if this rank cannot dial, so that only
+    /// the peer can.
     std::optional<transport::tcp::Address> there;
     Clock::time_point since;
     Clock::time_point deadline;
@@ -106,7 +120,8 @@ class Repairs final : public transport::tcp::Repairer {
   struct Entry {
     transport::tcp::TcpLink& link;
     RepairedLink about;
-    std::optional<Repair> repair;  ///< Empty while the connection works.
+    transport::tcp::StreamOffset receipt = 0;  ///< The last receipt that take_receipts() returned.
+    std::optional<Repair> repair = {};         ///< Empty while the connection works.
   };
   /// A connection for a link that this rank does not have. Closed once the answer is sent, or at
   /// `deadline`.
@@ -115,6 +130,7 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point deadline;
   };
 
+  std::optional<transport::tcp::Address> address_to_dial(const RepairedLink& about) const;
   bool open(const transport::tcp::TcpLink& link, const std::string& why,
             bool is_of_silent_peer = false) noexcept;
   transport::tcp::StreamOffset received(const Entry& entry, bool with_control) const;
@@ -131,7 +147,8 @@ class Repairs final : public transport::tcp::Repairer {
   RepairOptions options_;
   bool is_running_ = false;
   std::map<const transport::tcp::TcpLink*, Entry> links_;
-  std::size_t open_ = 0;  ///< Number of links whose Entry::repair is set.
+  std::size_t open_ = 0;     ///< Number of links whose Entry::repair is set.
+  std::size_t relayed_ = 0;  ///< Number of links that are relayed.
   /// True if a link has been repaired since the last call of progress(). Bytes may then have
   /// arrived that poll(2) does not report.
   bool has_repaired_ = false;

@@ -45,6 +45,10 @@ struct TcpLinkOptions {
   /// This saves copies, but a connection that breaks in the middle of a large message cannot be
   /// replaced.
   bool keeps_small_only = false;
+  /// True if other ranks relay the connection. The bytes that a relay holds are acknowledged by its
+  /// host, and lost if its connection to the next rank breaks. So bytes are kept until the peer
+  /// has told, by received_by_peer(), that it has received them.
+  bool is_relayed = false;
   /// System call for sending, which tests replace. Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };
@@ -100,6 +104,9 @@ class TcpLink final : public Link {
   bool send_again();
   /// Number of bytes received through the link.
   StreamOffset received() const { return received_; }
+  /// Called for a relayed link once the peer has received `bytes` bytes through the link. Throws
+  /// CorruptionError if that is more than this rank has written.
+  void received_by_peer(StreamOffset bytes);
   /// Number of bytes that send_again() has still to send.
   StreamOffset to_send_again() const { return retained_.end() - again_from_; }
 
@@ -153,6 +160,7 @@ class TcpLink final : public Link {
 
   // Used only if there is a Repairer.
   Retained retained_;             ///< The bytes written to the link that may have to be sent again.
+  StreamOffset peer_has_ = 0;     ///< See received_by_peer().
   StreamOffset again_from_ = 0;   ///< Position of the first byte that send_again() has to send.
   StreamOffset received_ = 0;     ///< Number of bytes received over all connections of the link.
   std::vector<std::byte> taken_;  ///< Bytes that close_connection() has received.

@@ -15,6 +15,10 @@ constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;
 /// Maximum number of bytes that close_connection() takes. It is larger than the system's buffers;
 /// only a peer that keeps sending exceeds it.
 constexpr std::size_t kMostTaken = std::size_t{64} << 20;
+/// Maximum number of bytes that a relayed link keeps. It is larger than what relays and their
+/// systems hold; only a peer that does not report what it has received exceeds it. A link that
+/// has kept less than it would need ends if its connection breaks.
+constexpr StreamOffset kMostUnreported = StreamOffset{64} << 20;
 /// Maximum number of bytes of a TLS record (RFC 8446, section 5.1). That many acknowledged bytes
 /// are kept, because the peer cannot read a record of which only a part has arrived.
 constexpr std::size_t kMostPlaintextBytes = std::size_t{16} << 10;
@@ -41,13 +45,25 @@ bool may_be_repaired(int error) {
 
 StreamOffset TcpLink::unacknowledged() const {
   if (is_paused_) return retained_.end();
+  if (options_.is_relayed) return retained_.end() - peer_has_;
   return unsent() + (socket_.secure() ? kMostPlaintextBytes : 0);
 }
 
 void TcpLink::release() noexcept {
   if (!options_.repairer) return;
   if (options_.keeps_small_only && !is_paused_ && !retained_.is_small()) return retained_.drop();
+  if (options_.is_relayed && retained_.end() - peer_has_ > kMostUnreported) return retained_.drop();
   retained_.release([this] { return unacknowledged(); });
+}
+
+void TcpLink::received_by_peer(StreamOffset bytes) {
+  if (bytes > retained_.end()) {
+    throw CorruptionError(
+        fmt::format("{} reports {} received bytes over the connection {}, but this rank has "
+                    "written only {}",
+                    peer_, bytes, description_, retained_.end()));
+  }
+  peer_has_ = std::max(peer_has_, bytes);
 }
 
 void TcpLink::suspect() noexcept {
@@ -94,6 +110,7 @@ void TcpLink::resume(Socket socket, StreamOffset peer_has) {
   socket_ = std::move(socket);
   description_ = description_of(socket_);
   again_from_ = peer_has;
+  peer_has_ = std::max(peer_has_, peer_has);
   is_paused_ = has_ended_sending_ = false;
   shortage_.over();
   (void)send_again();

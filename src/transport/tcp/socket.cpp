@@ -168,6 +168,11 @@ void tune_stream(const Socket& socket) {
 #endif
 }
 
+void reset_when_closed(const Socket& socket) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  (void)::setsockopt(socket.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 void bear_silence([[maybe_unused]] const Socket& socket,
                   [[maybe_unused]] std::chrono::seconds silence) {
 #ifdef TCP_KEEPCNT

@@ -109,6 +109,10 @@ std::size_t set_buffer_bytes(const Socket& socket, std::size_t bytes);
 /// within about 11 s that the other host of an idle connection has vanished.
 void tune_stream(const Socket& socket);
 
+/// Makes the system reset the connection when the socket is closed, so that the other end gets an
+/// error instead of the end of the stream.
+void reset_when_closed(const Socket& socket);
+
 /// Makes the system keep an idle connection for `silence` after the other host stops answering
 /// keepalive probes. Used where MCCL itself detects dead peers.
 void bear_silence(const Socket& socket, std::chrono::seconds silence);

@@ -25,35 +25,42 @@ Splice::Splice(Socket one, Socket other, Clock::duration patience)
     : one_(std::move(one)), other_(std::move(other)), patience_(patience) {}
 
 bool Splice::advance(Clock::time_point now) {
-  if (!move(one_, other_, forth_) || !move(other_, one_, back_) || is_over()) return false;
-  if (!an_end_has_gone()) return true;
+  move(one_, other_, forth_, back_);
+  move(other_, one_, back_, forth_);
+  if (is_over()) return false;
+  if (!is_broken() && !an_end_has_gone()) return true;
   if (!gone_since_) gone_since_ = now;
+  if (is_broken()) {
+    if (now - *gone_since_ < std::min(patience_, kForLastBytes)) return true;
+    for (const Socket* socket : {&one_, &other_}) reset_when_closed(*socket);
+    return false;
+  }
   gave_up_ = now - *gone_since_ >= patience_;
   return !gave_up_;
 }
 
 bool Splice::is_over() const {
+  if (is_broken()) return false;
   if (forth_.ended && back_.ended) return true;
   return awaits_acknowledgement() && (forth_.ended ? other_ : one_).unacknowledged() == 0;
 }
 
-/// Moves bytes from `from` to `to`. Returns false if `from` is broken.
-bool Splice::move(const Socket& from, const Socket& to, Way& way) {
+/// Moves bytes from `from` to `to`, and passes on an orderly end of the stream.
+void Splice::move(const Socket& from, const Socket& to, Way& way, const Way& opposite) {
   bool more = true;
   for (int i = 0; more && i < kMostMoves; ++i) {
     more = false;
-    if (!take(from, way, more)) return false;
+    take(from, way, more);
     give(to, way, more);
   }
-  if (way.no_more && !way.has() && !way.ended) {
+  if (way.no_more && !way.has() && !way.ended && !breaks(way, opposite)) {
     way.ended = true;
     (void)::shutdown(to.descriptor(), SHUT_WR);
   }
-  return true;
 }
 
-bool Splice::take(const Socket& from, Way& way, bool& more) {
-  if (!way.wants()) return true;
+void Splice::take(const Socket& from, Way& way, bool& more) {
+  if (!way.wants()) return;
   if (way.held == nullptr) way.held = std::make_unique_for_overwrite<std::byte[]>(kHeldBytes);
   if (way.begin >= kHeldBytes / 2) {
     std::memmove(way.held.get(), way.held.get() + way.begin, way.end - way.begin);
@@ -69,9 +76,8 @@ bool Splice::take(const Socket& from, Way& way, bool& more) {
   } else if (errno == EINTR) {
     more = true;
   } else if (!would_block(errno)) {
-    return false;
+    way.no_more = way.is_source_broken = true;
   }
-  return true;
 }
 
 void Splice::give(const Socket& to, Way& way, bool& more) {
@@ -86,8 +92,11 @@ void Splice::give(const Socket& to, Way& way, bool& more) {
   }
   way.shortage.over();
   if (sent < 0) {
-    way.discards = !would_block(errno);
-    more = more || way.discards;
+    if (would_block(errno) || errno == EINTR) return;
+    // The system reports an error once, and afterwards an end of the stream, which must not count
+    // as an orderly end. EPIPE means that the sink had ended its own stream before.
+    way.is_sink_broken = errno != EPIPE;
+    way.discards = more = true;
     return;
   }
   way.begin += static_cast<std::size_t>(sent);
@@ -110,8 +119,9 @@ void Splice::watch(std::vector<pollfd>& descriptors) const {
 
 Clock::time_point Splice::retry_at() const {
   Clock::time_point retry = std::min(forth_.shortage.retry_at(), back_.shortage.retry_at());
-  if (gone_since_ && patience_ != Clock::duration::max())
-    retry = std::min(retry, *gone_since_ + patience_);
+  const Clock::duration patience = is_broken() ? std::min(patience_, kForLastBytes) : patience_;
+  if (gone_since_ && patience != Clock::duration::max())
+    retry = std::min(retry, *gone_since_ + patience);
   // poll does not report acknowledgements, so they are checked periodically.
   return awaits_acknowledgement() ? std::min(retry, Clock::now() + kAcknowledgementNap) : retry;
 }

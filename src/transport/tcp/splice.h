@@ -20,6 +20,7 @@ namespace mccl::transport::tcp {
 class Splice {
  public:
   static constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
+  static constexpr Clock::duration kForLastBytes = std::chrono::milliseconds(200);
 
   /// Takes over two connected, non-blocking sockets. After one end has closed, the other end has
   /// `patience` to receive the bytes that the closed end wrote.
@@ -27,11 +28,15 @@ class Splice {
 
   /// Moves bytes in both directions as far as possible without blocking. Returns false if both
   /// directions have ended, a socket is broken, or the patience has expired; the caller must then
-  /// close both sockets. If one end has closed, also returns false once the other end's host has
-  /// acknowledged everything that the closed end wrote.
+  /// close both sockets. If a socket is broken, the other end has kForLastBytes to receive the
+  /// bytes that arrived before. Closing its connection then resets it, so that the rank there knows
+  /// that bytes may be lost. If one end has closed, also returns false
+  /// once the other end's host has acknowledged everything that the closed end wrote.
   bool advance(Clock::time_point now = Clock::now());
   /// True if advance() returned false because the patience expired; bytes may be lost.
   bool gave_up() const { return gave_up_; }
+  /// True if a connection has broken.
+  bool is_broken() const { return breaks(forth_, back_) || breaks(back_, forth_); }
   void watch(std::vector<pollfd>& descriptors) const;
   /// Time at which to call advance() even if poll(2) reports nothing; Clock::time_point::max() if
   /// that is not necessary.
@@ -52,15 +57,21 @@ class Splice {
     /// True if the sink accepts no more bytes; bytes from the source are then discarded. Bytes that
     /// the sink wrote may still be in flight.
     bool discards = false;
+    bool is_source_broken = false;
+    bool is_sink_broken = false;
     Shortage shortage;  ///< Shortage of system memory for sending to the sink.
 
     bool wants() const { return !no_more && (end < kHeldBytes || begin >= kHeldBytes / 2); }
     bool has() const { return begin < end; }
   };
 
-  static bool move(const Socket& from, const Socket& to, Way& way);
-  static bool take(const Socket& from, Way& way, bool& more);
+  static void move(const Socket& from, const Socket& to, Way& way, const Way& opposite);
+  static void take(const Socket& from, Way& way, bool& more);
   static void give(const Socket& to, Way& way, bool& more);
+  /// True if the source of `from_it`, which is the sink of `to_it`, is broken.
+  static bool breaks(const Way& from_it, const Way& to_it) {
+    return from_it.is_source_broken || to_it.is_sink_broken;
+  }
   bool is_over() const;
   /// True if one end has closed its connection. Bytes that the closed end wrote earlier may still
   /// be in flight.

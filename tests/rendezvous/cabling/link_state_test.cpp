@@ -151,6 +151,22 @@ TEST(LinkState, ReportsACutOnceWithItsReason) {
   EXPECT_TRUE(state.take_cut().empty());
 }
 
+TEST(LinkState, ReportsTheEndOfARankOnceAfterTheAgreement) {
+  LinkState state(0, 3, 5000);
+  CableNews ended{CableNews::Kind::ended, {}};
+  ended.sighting.rank = 2;
+  EXPECT_FALSE(state.hear(ended));
+  CableNews decision{CableNews::Kind::decision, {}};
+  decision.sighting.cables = {cable(0, 1), cable(1, 2)};
+  decision.ports = {1, 2, 3};
+  ASSERT_TRUE(state.hear(decision));
+  EXPECT_FALSE(state.has_ended(2));
+  EXPECT_TRUE(state.hear(round_trip(ended, 3)));
+  EXPECT_FALSE(state.hear(ended));
+  EXPECT_TRUE(state.has_ended(2));
+  EXPECT_FALSE(state.has_ended(1));
+}
+
 TEST(LinkState, RefusesASecondDecision) {
   LinkState state(2, 3, 1);
   CableNews decision{CableNews::Kind::decision, {}};

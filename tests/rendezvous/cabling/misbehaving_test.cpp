@@ -93,7 +93,7 @@ class Liar {
     if (newcomer.key.purpose != transport::Purpose::cable) return;
     if (!in_a_line(kLiar, newcomer.peer)) return;
     if (newcomer.peer == 1 && victim_ < 0) victim_ = ::dup(newcomer.socket.descriptor());
-    discovery_->connected(newcomer.peer, std::move(newcomer.socket), Clock::now());
+    discovery_->connected(newcomer.peer, std::move(newcomer.socket), 0, Clock::now());
   }
 
   Act act_;

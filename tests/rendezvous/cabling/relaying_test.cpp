@@ -19,43 +19,49 @@ using transport::tcp::Listener;
 using transport::tcp::Socket;
 
 constexpr Clock::duration kGivenToTakeIt = 60s;
+constexpr Clock::duration kRetry = 10s;
+constexpr std::size_t kBufferBytes = 16 << 10;
 
 /// Rank 1 relays a connection of rank 0 to rank 2.
 class ARelay : public ::testing::Test {
  protected:
   ARelay() {
     std::vector<Listener> listeners;
-    listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);
+    listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), kBufferBytes);
     DialRequest onwards;
     onwards.self = {1, 3, "key", {}};
     onwards.peer = 2;
     onwards.key = {2, transport::Purpose::relay, 0};
     onwards.deadline = Clock::now() + 1h;
     onwards.candidates = {{listeners.front().address(), {}, {}}};
+    onwards.buffer_bytes = kBufferBytes;
     Acceptor acceptor(std::move(listeners), {2, 3, "key", {}}, Log(2, LogLevel::off), {});
     auto [source, waiting] = transport::tcp::connected_sockets("127.0.0.1");
     rank_0 = std::move(source);
     relaying.pass_on(0, 2, std::move(waiting), std::move(onwards));
     std::vector<Newcomer> newcomers;
-    while (newcomers.empty() || relaying.users().empty()) {
+    while (newcomers.empty()) {
       relaying.advance(Clock::now());
       acceptor.advance(Clock::now(), newcomers);
     }
     rank_2 = std::move(newcomers.front().socket);
   }
 
-  /// Rank 2 reads nothing. Writes until no buffer on the path has room.
-  void write_all_there_is_room_for() {
-    const std::vector<char> piece(64 << 10, 'x');
-    for (int quiet = 0; quiet < 20; ++quiet) {
-      while (::send(rank_0.descriptor(), piece.data(), piece.size(), MSG_NOSIGNAL) > 0) quiet = 0;
+  /// Rank 2 reads nothing, and the relay holds most of these bytes.
+  void write_more_than_rank_2_has_room_for() {
+    const std::vector<char> bytes(300 << 10, 'x');
+    for (std::size_t written = 0; written < bytes.size() || rank_0.unacknowledged() > 0;) {
+      const ssize_t sent =
+          ::send(rank_0.descriptor(), bytes.data() + written, bytes.size() - written, MSG_NOSIGNAL);
+      if (sent > 0) written += static_cast<std::size_t>(sent);
       relaying.advance(begun);
-      std::this_thread::sleep_for(2ms);
     }
   }
 
-  /// Closes rank 0's end. The relay notices this when it forwards bytes from rank 2.
+  /// Closes rank 0's end in good order. The relay notices this when it forwards bytes from rank 2.
   void end_rank_0() {
+    ASSERT_TRUE(rank_0.end_sending());
+    while (rank_0.unacknowledged() > 0) relaying.advance(begun);
     rank_0.close();
     for (int i = 0; i < 20; ++i) {
       (void)::send(rank_2.descriptor(), "x", 1, MSG_NOSIGNAL);
@@ -70,28 +76,47 @@ class ARelay : public ::testing::Test {
   }
 
   const Clock::time_point begun = Clock::now();
-  Relaying relaying{"auto", kGivenToTakeIt, Log(1, LogLevel::off)};
+  bool is_needed(Clock::duration passed = {}) {
+    return relaying.is_needed(begun + passed, [this](int rank) { return rank == ended; });
+  }
+
+  Relaying relaying{"auto", kGivenToTakeIt, kRetry, Log(1, LogLevel::off)};
+  int ended = -1;
   Socket rank_0;
   Socket rank_2;
 };
 
 TEST_F(ARelay, GivesUpOnAnEndThatDrainsTooSlowly) {
-  write_all_there_is_room_for();
+  write_more_than_rank_2_has_room_for();
   end_rank_0();
   for (Clock::duration passed{}; passed < kGivenToTakeIt; passed += 1s) {
     take_a_byte();
     relaying.advance(begun + passed);
-    ASSERT_FALSE(relaying.users().empty()) << "it was given up too soon";
+    ASSERT_TRUE(is_needed()) << "it was given up too soon";
     EXPECT_LE(relaying.next_deadline(), begun + kGivenToTakeIt);
   }
   relaying.advance(begun + kGivenToTakeIt);
-  EXPECT_TRUE(relaying.users().empty());
+  EXPECT_FALSE(is_needed());
+}
+
+TEST_F(ARelay, StaysAfterABreakUntilTheRanksHaveReplacedTheConnection) {
+  transport::tcp::reset_when_closed(rank_0);
+  rank_0.close();
+  pollfd waiting = {rank_2.descriptor(), POLLIN, 0};
+  for (Clock::duration passed{}; ::poll(&waiting, 1, 1) == 0; passed += 10ms)
+    relaying.advance(begun + passed);
+  std::byte none;
+  EXPECT_EQ(rank_2.receive({&none, 1}).error, ECONNRESET);
+  EXPECT_TRUE(is_needed());
+  EXPECT_FALSE(is_needed(kRetry + 1h));
+  ended = 2;
+  EXPECT_FALSE(is_needed());
 }
 
 TEST_F(ARelay, LastsWhileBothEndsAreOpen) {
-  write_all_there_is_room_for();
+  write_more_than_rank_2_has_room_for();
   relaying.advance(begun + 24h);
-  EXPECT_FALSE(relaying.users().empty());
+  EXPECT_TRUE(is_needed());
 }
 
 }  // namespace
