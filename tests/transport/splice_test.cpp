@@ -125,6 +125,29 @@ TEST(Splice, ResetsTheOtherConnectionWhenOneBreaks) {
   EXPECT_EQ(near.receive({&none, 1}).error, ECONNRESET);
 }
 
+/// The system reports the error of a broken connection once, here to the call that sends.
+/// Afterwards it reports the end of the stream, which must not count as an orderly end.
+TEST(Splice, ResetsTheOtherConnectionWhenOneBreaksUnderTraffic) {
+  auto [near, first] = connected_sockets("127.0.0.1");
+  auto [second, far] = connected_sockets("127.0.0.1");
+  std::optional<Splice> splice(std::in_place, std::move(first), std::move(second));
+  const pollfd reset = {splice->other().descriptor(), 0, 0};
+  tcp::reset_when_closed(far);
+  far.close();
+  for (pollfd each = reset; (each.revents & POLLERR) == 0;) ASSERT_GE(::poll(&each, 1, 20'000), 0);
+  ASSERT_EQ(::send(near.descriptor(), "x", 1, MSG_NOSIGNAL), 1);
+  ASSERT_TRUE(tcp::is_ready(splice->one(), POLLIN));
+  const Clock::time_point now = Clock::now();
+  EXPECT_TRUE(splice->advance(now));
+  EXPECT_TRUE(splice->is_broken());
+  EXPECT_FALSE(splice->advance(now + Splice::kForLastBytes));
+  splice.reset();
+  pollfd waiting = {near.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
+  std::byte none;
+  EXPECT_EQ(near.receive({&none, 1}).error, ECONNRESET);
+}
+
 TEST(Inlet, DeliversConnectionsInOrder) {
   tcp::Inlet inlet;
   auto [near, first] = connected_sockets("127.0.0.1");

@@ -47,9 +47,10 @@ class ARelay : public ::testing::Test {
     rank_2 = std::move(newcomers.front().socket);
   }
 
-  /// Rank 2 reads nothing, and the relay holds most of these bytes.
+  /// Rank 2 reads nothing, and the relay holds most of these bytes. There are fewer than
+  /// Splice::kHeldBytes, so that the relay takes all of them.
   void write_more_than_rank_2_has_room_for() {
-    const std::vector<char> bytes(300 << 10, 'x');
+    const std::vector<char> bytes(200 << 10, 'x');
     for (std::size_t written = 0; written < bytes.size() || rank_0.unacknowledged() > 0;) {
       const ssize_t sent =
           ::send(rank_0.descriptor(), bytes.data() + written, bytes.size() - written, MSG_NOSIGNAL);
