@@ -350,7 +350,7 @@ clean:
 #
 #   make demo              set up, build, and train a digit classifier on two processes
 #   make demo-mlx          the same with MLX
-#   make test              set up, build, and run the tests (below 20 minutes on two cores)
+#   make test              set up, build, and run the tests (about 15 minutes on two cores)
 #
 #   make setup             install packages, make .venv, build and install mccl into it
 #   make build             the same, after a change of the sources; build-tests and build-bench also

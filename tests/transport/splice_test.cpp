@@ -105,6 +105,13 @@ TEST(Splice, BuffersABoundedNumberOfBytes) {
   EXPECT_LT(looks, 200);
 }
 
+void expect_reset(const Socket& socket) {
+  pollfd waiting = {socket.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
+  std::byte none;
+  EXPECT_EQ(socket.receive({&none, 1}).error, ECONNRESET);
+}
+
 TEST(Splice, ResetsTheOtherConnectionWhenOneBreaks) {
   auto [near, first] = connected_sockets("127.0.0.1");
   auto [second, far] = connected_sockets("127.0.0.1");
@@ -119,10 +126,7 @@ TEST(Splice, ResetsTheOtherConnectionWhenOneBreaks) {
   EXPECT_TRUE(splice->advance(now)) << "the last bytes may be on their way";
   EXPECT_FALSE(splice->advance(now + Splice::kForLastBytes));
   splice.reset();
-  pollfd waiting = {near.descriptor(), POLLIN, 0};
-  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
-  std::byte none;
-  EXPECT_EQ(near.receive({&none, 1}).error, ECONNRESET);
+  expect_reset(near);
 }
 
 /// The system reports the error of a broken connection once, here to the call that sends.
@@ -142,10 +146,7 @@ TEST(Splice, ResetsTheOtherConnectionWhenOneBreaksUnderTraffic) {
   EXPECT_TRUE(splice->is_broken());
   EXPECT_FALSE(splice->advance(now + Splice::kForLastBytes));
   splice.reset();
-  pollfd waiting = {near.descriptor(), POLLIN, 0};
-  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
-  std::byte none;
-  EXPECT_EQ(near.receive({&none, 1}).error, ECONNRESET);
+  expect_reset(near);
 }
 
 TEST(Inlet, DeliversConnectionsInOrder) {
