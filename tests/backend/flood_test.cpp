@@ -81,8 +81,7 @@ class Flood {
     while (!stop_ && opened_ < kMostOpened) {
       try {
         open.push_back(Socket::stream(AF_INET));
-        const linger reset = {1, 0};  // frees the local port at once
-        ::setsockopt(open.back().descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        transport::tcp::reset_when_closed(open.back());  // frees the local port at once
         const std::size_t source = static_cast<std::size_t>(opened_++) % from_.size();
         transport::tcp::start_connect(open.back(), to_, &from_[source]);
       } catch (const Error&) {

@@ -153,8 +153,7 @@ Socket connection(int port, const char* from = "127.0.0.1") {
   const Address to = *Address::parse_numeric("127.0.0.1", static_cast<std::uint16_t>(port));
   const Address source = *Address::parse_numeric(from, 0);
   Socket socket = Socket::stream(AF_INET);
-  const linger reset = {1, 0};  // frees the local port at once
-  ::setsockopt(socket.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  transport::tcp::reset_when_closed(socket);  // frees the local port at once
   transport::tcp::start_connect(socket, to, &source);
   pollfd entry = {socket.descriptor(), POLLOUT, 0};
   ::poll(&entry, 1, 2000);

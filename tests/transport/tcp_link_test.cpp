@@ -47,8 +47,7 @@ TEST(TcpLink, ASmallPeekLeavesTheRestForRead) {
 TEST(TcpLink, ReportsAReset) {
   auto [near, far] = connected_sockets("127.0.0.1");
   tcp::TcpLink link(std::move(near), "rank 5");
-  const linger abort_on_close = {1, 0};
-  ::setsockopt(far.descriptor(), SOL_SOCKET, SO_LINGER, &abort_on_close, sizeof abort_on_close);
+  tcp::reset_when_closed(far);
   far.close();
   pollfd entry = {link.descriptor(), POLLIN, 0};
   ASSERT_GT(::poll(&entry, 1, 20'000), 0);

@@ -105,7 +105,7 @@ class Discovery {
     Cable cable;
     CableEnds ends;
     Clock::time_point heard_at;  ///< Time at which a message arrived over a trunk of the cable.
-    std::vector<std::uint64_t> numbers = {};  ///< Numbers of the trunks that the cable has had.
+    std::vector<std::uint64_t> numbers = {};  ///< Numbers of the cable's trunks at the agreement.
     std::optional<Dial> dial = {};            ///< For a new trunk.
     Clock::time_point next_dial = {};
     bool is_lost = false;   ///< True if the cable counts as cut.

@@ -19,12 +19,6 @@ constexpr Clock::duration kToAnswerProbe = 3s;
 /// A new trunk is made once a trunk has been silent for this share of the silence after which its
 /// cable counts as cut.
 constexpr int kSuspectedAfter = 5;
-/// Number of attempts to make a new trunk within that silence, and bounds of the time limit of one.
-/// The limit is short, because an attempt that began during an outage would otherwise wait for the
-/// system's next retransmission long after the outage.
-constexpr int kAttempts = 20;
-constexpr Clock::duration kShortestAttempt = 50ms;
-constexpr Clock::duration kLongestAttempt = 500ms;
 /// Time limit of the handshake, and pause after it, in attempts.
 constexpr int kTalk = 4;
 /// Maximum number of trunks of a cable. Each end may make one at a time.
@@ -132,8 +126,7 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
       known.dial.reset();
       continue;
     }
-    if (!are_meeting_)
-      connect_again(known, std::clamp(silence / kAttempts, kShortestAttempt, kLongestAttempt), now);
+    if (!are_meeting_) connect_again(known, attempt_limit_within(silence), now);
     if (now - known.heard_at < silence || known.has_left) continue;
     known.is_lost = true;
     give_up(

@@ -117,13 +117,13 @@ void Wiring::leave() {
   if (abandoned_ || !thread_.joinable()) return;
   leaves_ = true;
   wake_.wake();
-  const auto nobody = [this] {
+  const auto is_free = [this] {
     const auto has_ended = [this](int rank) { return discovery_.has_ended(rank); };
     return !relaying_.is_needed(Clock::now(), has_ended) || trouble_ || !has_agreed_;
   };
-  if (!changed_.wait_for(lock, kQuietlyStays, nobody)) {
+  if (!changed_.wait_for(lock, kQuietlyStays, is_free)) {
     log_.info("this rank relays connections of other ranks, so it waits for them to finish");
-    changed_.wait(lock, nobody);
+    changed_.wait(lock, is_free);
   }
   is_over_ = true;
   wake_.wake();
@@ -285,7 +285,7 @@ void Wiring::agreed() {
   for (Newcomer& newcomer : std::exchange(early_, {})) hand_over_or_pass_on(newcomer);
 }
 
-/// Returns the cables, each repeated for every further port that the hostfile lists for it.
+/// Returns the cables, followed by a repetition for every further port that the hostfile lists.
 std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, int peer) const {
   // Ignores IPv6 scopes, which differ between hosts: both ranks must get the same number of rails.
   const auto times_of = [this](int rank, const Address& address) {

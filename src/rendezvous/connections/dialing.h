@@ -7,6 +7,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <list>
 #include <optional>
@@ -31,6 +32,14 @@ struct FirstHop {
 /// Time for which an address must refuse connections before the process that listens there counts
 /// as dead. Used only for processes that listen for their whole lifetime.
 inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
+
+/// Returns the time limit of one attempt to connect to a rank that must be reached again within
+/// `patience`. It is short, because an attempt that began during an outage would otherwise wait for
+/// the system's next retransmission long after the outage.
+inline Clock::duration attempt_limit_within(Clock::duration patience) {
+  return std::clamp<Clock::duration>(patience / 20, std::chrono::milliseconds(100),
+                                     std::chrono::milliseconds(500));
+}
 
 /// The pause before the candidates are tried again starts at kFirstBackOff and doubles up to
 /// kLongestBackOff.

@@ -17,12 +17,6 @@ using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 using State = RepairExchange::State;
 
-/// Number of attempts to connect within MCCL_LINK_RETRY, and bounds of the time limit of one. The
-/// limit is short, because an attempt that began during an outage would otherwise wait for the
-/// system's next retransmission long after the outage.
-constexpr int kAttempts = 20;
-constexpr Clock::duration kShortestAttempt = 100ms;
-constexpr Clock::duration kLongestAttempt = 500ms;
 /// Delay before the lower rank of a pair dials, so that the two ranks seldom dial at the same time.
 constexpr Clock::duration kLowerRankWaits = 50ms;
 /// Longest pause between attempts to connect, and the pause after an exchange that failed.
@@ -243,8 +237,7 @@ DialRequest Repairs::request_for(const Entry& entry) const {
   } else {
     options_.fill_in_relay(request);
   }
-  request.attempt_limit =
-      std::clamp(options_.patience / kAttempts, kShortestAttempt, kLongestAttempt);
+  request.attempt_limit = attempt_limit_within(options_.patience);
   request.longest_back_off = kPause;
   request.handshake_limit = std::max(options_.patience / kTalks, kShortestTalk);
   request.buffer_bytes = options_.socket_buffer_bytes;

@@ -37,8 +37,7 @@ class Strangers {
       const std::string from = "127.0.1." + std::to_string(1 + come_++ % kSources);
       const Address source = *Address::parse_numeric(from, 0);
       open_.push_back(Socket::stream(AF_INET));
-      const linger reset = {1, 0};  // frees the local port at once
-      ::setsockopt(open_.back().descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+      transport::tcp::reset_when_closed(open_.back());  // frees the local port at once
       transport::tcp::start_connect(open_.back(), target_, &source);
       if (!words_.empty())
         (void)::send(open_.back().descriptor(), words_.data(), words_.size(), MSG_NOSIGNAL);
