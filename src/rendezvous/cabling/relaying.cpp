@@ -11,6 +11,13 @@
 #include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
+namespace {
+
+/// Longest time that a relay stays for the replacement of a connection. Relays may wait for each
+/// other, and the end of a process must not take much longer.
+constexpr Clock::duration kLongestStay = std::chrono::seconds(1);
+
+}  // namespace
 
 void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards) {
   log_.debug("this rank relays a connection from rank {} to rank {} through rank {}", from, to,
@@ -37,12 +44,15 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
     }
     for (const auto* socket : {&connection.waiting, &further})
       (void)transport::tcp::use_congestion_control(*socket, congestion_control_);
+    std::erase_if(broken_, [&](const Broken& each) {
+      return std::minmax(each.from, each.to) == std::minmax(connection.from, connection.to);
+    });
     connection.splice.emplace(std::move(connection.waiting), std::move(further), patience_);
   }
   if (connection.splice->advance(now)) return true;
   if (connection.splice->is_broken()) {
     std::erase_if(broken_, [now](const Broken& each) { return now >= each.until; });
-    broken_.push_back({connection.from, connection.to, now + retry_});
+    broken_.push_back({connection.from, connection.to, now + std::min(retry_, kLongestStay)});
   }
   if (connection.splice->gave_up()) {
     log_.warn(
@@ -87,9 +97,11 @@ void Relaying::drop(const Cable& cable) {
 
 bool Relaying::is_needed(Clock::time_point now,
                          const std::function<bool(int rank)>& has_ended) const {
-  return !connections_.empty() || std::ranges::any_of(broken_, [&](const Broken& each) {
-    return now < each.until && !has_ended(each.from) && !has_ended(each.to);
-  });
+  const auto is_established = [](const auto& each) { return each.splice.has_value(); };
+  return std::ranges::any_of(connections_, is_established) ||
+         std::ranges::any_of(broken_, [&](const Broken& each) {
+           return now < each.until && !has_ended(each.from) && !has_ended(each.to);
+         });
 }
 
 }  // namespace mccl::rendezvous

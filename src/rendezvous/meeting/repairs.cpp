@@ -208,8 +208,12 @@ void Repairs::advance(Entry& entry, Clock::time_point now) {
     return;
   }
   const bool is_broken = entry.link.is_broken();
-  if (is_broken && entry.about.relay >= 0 && options_.has_ended(entry.about.peer))
-    return give_up(entry, repair.why + ", and its process has ended", true);
+  for (const int rank : {entry.about.peer, entry.about.relay}) {
+    if (is_broken && entry.about.relay >= 0 && options_.has_ended(rank)) {
+      return give_up(
+          entry, fmt::format("{}, and the process of rank {} has ended", repair.why, rank), true);
+    }
+  }
   if (!is_broken && !repair.exchange &&
       received(entry, repair.is_of_silent_peer) != repair.received)
     return close(entry);  // The connection works after all.
