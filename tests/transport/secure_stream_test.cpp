@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 #include <vector>
 
 #include "transport/link_conformance.h"
@@ -51,8 +52,9 @@ class PollingWithOutbox : public Waiter {
   std::shared_ptr<Outbox> outbox_;
 };
 
-LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encryption>& by) {
-  const auto outbox = std::make_shared<Outbox>();
+LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encryption>& by,
+                      std::size_t threads = 0) {
+  const auto outbox = std::make_shared<Outbox>(threads);
   return {.name = name,
           .connect = [outbox, by]() -> LinkPair {
             auto [near, far] = encrypted_sockets("127.0.0.1", by);
@@ -67,7 +69,10 @@ LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encry
 
 INSTANTIATE_TEST_SUITE_P(EncryptedTcp, LinkConformance,
                          ::testing::Values(encrypted("by_key", Encryption::by_key()),
-                                           encrypted("with_many_keys", Encryption::by_key(3))),
+                                           encrypted("with_many_keys", Encryption::by_key(3)),
+                                           encrypted("with_threads", Encryption::by_key(), 3),
+                                           encrypted("with_threads_and_many_keys",
+                                                     Encryption::by_key(7), 2)),
                          [](const auto& info) { return info.param.name; });
 
 /// A TLS connection through a relay in this test, which can read and change its bytes.
@@ -260,6 +265,46 @@ TEST(SecureStream, TheCallerMayReuseAcceptedBytes) {
     got.insert(got.end(), piece.begin(), piece.begin() + static_cast<long>(bytes));
   }
   EXPECT_TRUE(got == sent);
+}
+
+/// Messages of random sizes cross in both directions, through buffers that fill up at random
+/// places.
+TEST(SecureStream, ThreadsKeepTheOrderOfTheBytes) {
+  constexpr std::size_t kTotal = std::size_t{64} << 20;
+  SocketPair ends = encrypted_sockets("127.0.0.1", Encryption::by_key(1000));
+  std::array<Socket*, 2> sockets = {&ends.first, &ends.second};
+  for (Socket* socket : sockets) socket->secure()->use(std::make_shared<Outbox>(3));
+  std::mt19937 random(1);
+  Bytes data(std::size_t{1} << 21);
+  for (std::byte& each : data) each = static_cast<std::byte>(random());
+  Bytes got(data.size());
+  const auto part = [&](std::uint64_t at) {
+    const std::size_t begin = at % data.size();
+    const std::size_t most = std::min<std::size_t>(data.size() - begin, 1 + random() % data.size());
+    return std::pair(begin, most);
+  };
+  std::array<std::uint64_t, 2> sent{};
+  std::array<std::uint64_t, 2> received{};
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
+  while ((received[0] < kTotal || received[1] < kTotal) && Clock::now() < limit) {
+    for (std::size_t end = 0; end < 2; ++end) {
+      if (sent[end] < kTotal) {
+        const auto [begin, most] = part(sent[end]);
+        const auto bytes = std::span(data).subspan(begin, most);
+        const std::size_t header = random() % (bytes.size() + 1);
+        sent[end] += sockets[end]->secure()->send(bytes.first(header), bytes.subspan(header)).bytes;
+      } else {
+        (void)sockets[end]->flush();
+      }
+      const auto [begin, most] = part(received[end]);
+      const auto [bytes, error] = sockets[end]->receive(std::span(got).first(most));
+      ASSERT_TRUE(bytes > 0 || error == EAGAIN) << error;
+      ASSERT_TRUE(
+          std::ranges::equal(std::span(got).first(bytes), std::span(data).subspan(begin, bytes)));
+      received[end] += bytes;
+    }
+  }
+  EXPECT_EQ(received, sent);
 }
 
 /// If the child of a fork sent TLS's closing message, it would end its parent's stream.

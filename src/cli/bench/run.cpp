@@ -227,7 +227,10 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   options.inherited.erase("MCCL_HOSTFILE");
   options.inherits_streams = true;
   options.grace = kGraceHere;
-  options.bind_to = launch::BindTo::core;
+  // A rank drives its transports with one thread, but other threads help it to encrypt.
+  const auto encryption = options.inherited.find("MCCL_ENCRYPTION");
+  const bool encrypts = encryption != options.inherited.end() && encryption->second == "on";
+  options.bind_to = encrypts ? launch::BindTo::share : launch::BindTo::core;
   launch::JobRequest request;
   request.program = {this_program().string()};
   request.program.insert(request.program.end(), arguments.begin(), arguments.end());

@@ -16,19 +16,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/wake_pipe.h"
 #include "base/work_state.h"
 #include "transport/link.h"
 
 namespace mccl::engine {
-
-inline void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// The events and the time that end a sleep.
 struct Sleep {

@@ -165,6 +165,7 @@ class Meeting {
                                            .on_refused = o_.on_refused,
                                            .reach = one_host ? Reach::this_host : Reach::any_host,
                                            .wiring = o_.wiring,
+                                           .ranks_per_core = met_.ranks_per_core,
                                            .on_repaired = o_.on_repaired});
     make_arena();
     rdma_ = find_rdma(o_.config, WorldRank(o_.rank), o_.size, one_host, o_.verbs);

@@ -61,6 +61,8 @@ Mesh::Mesh(MeshOptions options)
             .job_key = options_.job_key,
             .agreement = agreement_of(options_.config),
             .encryption = transport::tcp::Encryption::of(options_.config)},
+      outbox_(std::make_shared<transport::tcp::Outbox>(
+          transport::tcp::CipherThreads::count_for(options_.ranks_per_core))),
       interfaces_(transport::tcp::list_interfaces()) {
   Wiring* const wiring = options_.wiring.get();
   if (wiring) {  // Listen at this rank's ends of cables, which the hostfile may not list.

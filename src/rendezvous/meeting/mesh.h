@@ -39,6 +39,9 @@ struct MeshOptions {
   /// Null if all ranks reach each other directly. Otherwise the Wiring also provides a listener,
   /// for relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
+  /// Maximum number of ranks of a host per core; see processes_per_core(). Threads that encrypt use
+  /// the cores that the ranks leave.
+  double ranks_per_core = 1;
   /// True if links inside this host can be repaired even in the middle of a large message.
   bool keeps_all = false;
   std::function<void()> on_repaired =
@@ -137,6 +140,8 @@ class Mesh final : public transport::Transport {
 
   MeshOptions options_;
   const Party self_;
+  /// Sends the bytes that encrypted links have accepted, but that the kernel has not taken yet.
+  std::shared_ptr<transport::tcp::Outbox> outbox_;
   std::vector<transport::tcp::InterfaceAddress> interfaces_;
   std::vector<Endpoint> endpoints_;  ///< In rank order; set by set_endpoints().
   Endpoint endpoint_;
@@ -148,8 +153,6 @@ class Mesh final : public transport::Transport {
   std::map<int, std::size_t> taken_;
   /// This rank's addresses, one per parallel connection (rail); empty if the user listed none.
   std::vector<transport::tcp::Address> listed_;
-  /// Sends the bytes that encrypted links have accepted, but that the kernel has not taken yet.
-  std::shared_ptr<transport::tcp::Outbox> outbox_ = std::make_shared<transport::tcp::Outbox>();
   std::shared_ptr<Repairs> repairs_;  ///< Null if broken connections are not replaced.
   std::uint64_t connections_ = 0;     ///< Number of established connections.
   bool are_meeting_ = true;

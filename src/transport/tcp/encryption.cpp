@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mccl/error.h"
+#include "transport/tcp/tls_handshake.h"
 
 namespace mccl::transport::tcp {
 namespace {
@@ -50,10 +51,7 @@ Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records
     throw Error("OpenSSL offers no TLS 1.3 with AES-128-GCM and ChaCha20-Poly1305 (" + reason +
                 "); check the OpenSSL configuration, or set MCCL_ENCRYPTION=off");
   }
-  SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // Makes SSL_read_ex() return after each record without data, so that SecureStream::receive() can
-  // limit the number of such records.
-  SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
+  SSL_CTX_set_keylog_callback(context_, &TlsHandshake::keep_secret);
   // A TLS session is never resumed: each connection has its own keys.
   SSL_CTX_set_num_tickets(context_, 0);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);

@@ -1,5 +1,5 @@
-// Parameters of TLS 1.3 for all encrypted connections of a process. Only secure_stream.cpp and
-// encryption.cpp use OpenSSL's TLS.
+// Parameters of TLS 1.3 for all encrypted connections of a process. Only tls_handshake.cpp
+// and encryption.cpp use OpenSSL's TLS.
 #pragma once
 
 #include <cstdint>

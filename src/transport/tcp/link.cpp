@@ -281,7 +281,7 @@ std::size_t TcpLink::peek_capacity() const { return kBufferBytes; }
 
 std::size_t TcpLink::buffer_bytes() const {
   return kBufferBytes + retained_.buffer_bytes() + taken_.capacity() +
-         (socket_.secure() ? SecureStream::buffer_bytes() : 0);
+         (socket_.secure() ? socket_.secure()->buffer_bytes() : 0);
 }
 
 std::size_t TcpLink::read(std::span<std::byte> destination) {
