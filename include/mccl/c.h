@@ -247,7 +247,9 @@ MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
  * all contexts that use the store are destroyed. Other ranks connect to it and retry until
  * timeout_ms (0: 60 s) has passed. Each client must prove that it knows `job_key`. Without a key
  * (NULL or ""), each client must run on the host of rank 0 and as the same user. It proves this by
- * reading a file that rank 0 creates. */
+ * reading a file that rank 0 creates. The connections are encrypted if the environment sets
+ * MCCL_ENCRYPTION=on, which must be so for the server and all clients. An mccl_config does not
+ * affect the store. */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
 /* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */

@@ -66,6 +66,13 @@ std::string names_of(std::span<const int> ranks) {
       agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
+[[noreturn]] void refuse_to_encrypt(int rank) {
+  throw InvalidArgument(
+      fmt::format("rank {} does not start: MCCL_ENCRYPTION is on and needs a key, but "
+                  "MCCL_REQUIRE_KEY is 0 and MCCL_JOB_KEY is not set; {}",
+                  rank, kHowToMakeAKey));
+}
+
 /// Waits until another rank, which `of` describes, has written the store's entry `name`, and
 /// returns the entry. On a timeout, throws an error that is more specific than the store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
@@ -164,16 +171,16 @@ Party party_of(const Config& config) {
 
 void check_required_key(const Config& config, int rank, int size) {
   if (size == 1 || !config.job_key.empty()) return;
-  if (config.require_key == "0" && config.encryption == "on") {
-    throw InvalidArgument(
-        fmt::format("rank {} does not start: MCCL_ENCRYPTION is on and needs a key, but "
-                    "MCCL_REQUIRE_KEY is 0 and MCCL_JOB_KEY is not set; {}",
-                    rank, kHowToMakeAKey));
-  }
+  if (config.require_key == "0" && config.encryption == "on") refuse_to_encrypt(rank);
   if (config.require_key != "1") return;
   throw InvalidArgument(
       fmt::format("rank {} does not start: MCCL_REQUIRE_KEY is 1 and MCCL_JOB_KEY is not set; {}",
                   rank, kHowToMakeAKey));
+}
+
+void check_key_for_encryption(const Party& self) {
+  if (!self.encryption || !self.job_key.empty() || self.keyless == Keyless::same_user) return;
+  refuse_to_encrypt(self.rank);
 }
 
 std::string advice_without_key(const Config& config) {
