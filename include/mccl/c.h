@@ -220,7 +220,8 @@ typedef struct mccl_group_options {
 MCCL_API mccl_status mccl_config_defaults(mccl_config** config) MCCL_NOEXCEPT;
 /* Creates a configuration from the defaults, then the file named by MCCL_CONFIG, then MCCL_*
  * variables. An unknown variable or an invalid value is an error; the message suggests a similar
- * name or value if there is one. */
+ * name or value if there is one. With glibc, moves MCCL_JOB_KEY to memory that core dumps leave
+ * out. Text that getenv returned for it earlier becomes empty; call getenv again. */
 MCCL_API mccl_status mccl_config_from_environment(mccl_config** config) MCCL_NOEXCEPT;
 /* Sets one setting from text; an unknown name or a value out of range is an error. Not thread-safe
  * with other uses of the same configuration. */
@@ -279,7 +280,7 @@ MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
 /* Creates a context whose rank, size and meeting point (the address of rank 0) are read from
  * environment variables. `mccl launch`, torchrun, mpirun and srun set them; otherwise set
  * MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. If `config` is NULL, the settings are read from the
- * environment, too. Blocks like mccl_context_create(). */
+ * environment, too, as by mccl_config_from_environment(). Blocks like mccl_context_create(). */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
 /* Leaves the job, meets all its ranks again, and creates the new context. Brings processes into the

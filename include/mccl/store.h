@@ -10,6 +10,7 @@
 
 #include "mccl/config.h"
 #include "mccl/export.h"
+#include "mccl/secret.h"
 
 namespace mccl {
 
@@ -53,7 +54,7 @@ struct StoreReport {
 /// Throws InvalidArgument if `rank` is negative, if there is no key and the address belongs to
 /// another host, or if the settings in the environment are invalid.
 MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                               const std::string& job_key,
+                                               const SecretBytes& job_key,
                                                std::chrono::milliseconds timeout,
                                                const StoreReport& report = {});
 

@@ -35,13 +35,14 @@ std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
 
 /// Returns the job's key, which is derived from the key in rank 0's file and from the identity of
 /// this host. A rank on another host that shares the folder therefore gets a different key.
-std::string job_key_of(const std::string& in_file) {
-  return hex_of(bytes_of(same_user_secret(in_file, 0)));
+SecretBytes job_key_of(const SecretBytes& in_file) {
+  std::string digits = hex_of(bytes_of(same_user_secret(in_file, 0)));
+  return take_secret(digits);
 }
 
 /// Returns a digest of the key, by which a rank can check the key that it has read. The digest does
 /// not reveal the key.
-std::string digest_of(const std::string& key) { return hex_of(prove(key, "MCCL key file", {})); }
+std::string digest_of(const SecretBytes& key) { return hex_of(prove(key, "MCCL key file", {})); }
 
 std::string names_of(std::span<const int> ranks) {
   const auto named = ranks.first(std::min(ranks.size(), kMostNamed));
@@ -95,11 +96,11 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
 }
 
 /// Rank 0 only: makes the key and publishes the verdict.
-std::string decide(const KeyAgreement& agreement) {
+SecretBytes decide(const KeyAgreement& agreement) {
   const KeyFile file(agreement.folders);
   const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
   if (!publishes) file.require(agreement.folders);
-  std::string key = job_key_of(file.key());
+  SecretBytes key = job_key_of(file.key());
   agreement.store.set(offer_name(), digest_of(key) + "\n" + file.path());
   std::vector<int> unable;
   for (int rank = 1; rank < agreement.size; ++rank) {
@@ -110,9 +111,9 @@ std::string decide(const KeyAgreement& agreement) {
     agreement.store.set(verdict_name(), kInTheFile);
     return key;
   }
-  key = publishes ? make_job_key() : "";
+  key = publishes ? make_job_key() : SecretBytes();
   agreement.store.set(verdict_name(),
-                      fmt::format("{}\n{}\n{}\n{}", publishes ? kPublished : kRefused, key,
+                      fmt::format("{}\n{}\n{}\n{}", publishes ? kPublished : kRefused, key.view(),
                                   names_of(unable), fmt::join(unable, " ")));
   if (!publishes) refuse_without_key(agreement, names_of(unable));
   warn_of_published_key(agreement, names_of(unable));
@@ -120,18 +121,18 @@ std::string decide(const KeyAgreement& agreement) {
 }
 
 /// Returns the key in rank 0's file if this process can read it and the digest matches.
-std::optional<std::string> read_offer(std::string_view offer) {
+std::optional<SecretBytes> read_offer(std::string_view offer) {
   const std::string_view digest = next_part(offer, '\n');
-  const std::optional<std::string> in_file = read_key_file(std::string(offer));
+  const std::optional<SecretBytes> in_file = read_key_file(std::string(offer));
   if (!in_file) return {};
-  std::string key = job_key_of(*in_file);
+  SecretBytes key = job_key_of(*in_file);
   if (digest_of(key) != digest) return {};
   return key;
 }
 
 /// Ranks other than 0: reads rank 0's file and follows rank 0's verdict.
-std::string take(const KeyAgreement& agreement) {
-  const std::optional<std::string> own = read_offer(hear(agreement, offer_name(), "rank 0"));
+SecretBytes take(const KeyAgreement& agreement) {
+  const std::optional<SecretBytes> own = read_offer(hear(agreement, offer_name(), "rank 0"));
   agreement.store.set(answer_name(agreement.rank), own ? kYes : kNo);
   const std::string verdict = hear(agreement, verdict_name(), "the other ranks");
   std::string_view rest = verdict;
@@ -143,7 +144,7 @@ std::string take(const KeyAgreement& agreement) {
           "the store claims that this rank read rank 0's key file, but this rank did not read it");
     return *own;
   }
-  std::string key(next_part(rest, '\n'));
+  SecretBytes key(next_part(rest, '\n'));
   const std::string who(next_part(rest, '\n'));
   while (own && !rest.empty()) {
     if (next_part(rest, ' ') == std::to_string(agreement.rank))
@@ -191,7 +192,7 @@ std::string advice_without_key(const Config& config) {
       kHowToMakeAKey);
 }
 
-std::string agree_on_key(const KeyAgreement& agreement) {
+SecretBytes agree_on_key(const KeyAgreement& agreement) {
   check_required_key(agreement.config, agreement.rank, agreement.size);
   if (!agreement.config.job_key.empty()) return agreement.config.job_key;
   return agreement.rank == 0 ? decide(agreement) : take(agreement);

@@ -58,7 +58,7 @@ struct KeyAgreement {
 /// makes two requests to the store and one per other rank; each other rank makes three. Throws
 /// TimeoutError if a rank is missing, and InvalidArgument if a rank cannot read rank 0's key file
 /// and MCCL_REQUIRE_KEY is not 0.
-std::string agree_on_key(const KeyAgreement& agreement);
+SecretBytes agree_on_key(const KeyAgreement& agreement);
 
 /// If no job key is configured, rank 0 overwrites the entry of the store that may hold the key.
 /// Must not be called before all ranks are connected, because a rank may need the entry until then.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
@@ -336,11 +337,13 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
 namespace mccl {
 
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                      const std::string& job_key, std::chrono::milliseconds timeout,
+                                      const SecretBytes& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report) {
-  // The caller supplies no settings, so only the environment can request encryption.
-  rendezvous::Party access = {
-      .job_key = job_key, .encryption = transport::tcp::Encryption::of(Config::from_environment())};
+  // The caller supplies no settings, so only the environment can request encryption. The key in the
+  // environment stays where it is: the caller may have passed a pointer to it, and need it again.
+  const Config config = Config::from_environment(process_environment());
+  rendezvous::Party access = {.job_key = job_key,
+                              .encryption = transport::tcp::Encryption::of(config)};
   return rendezvous::make_tcp_store_for(std::move(access), address, rank, timeout, report);
 }
 
