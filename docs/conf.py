@@ -61,7 +61,7 @@ suppress_warnings = ["duplicate_declaration.c"]
 nitpick_ignore_regex = [
     (
         r"cpp:identifier",
-        r"std(::.*)?|chrono|mccl|rendezvous(::.*)?|Callback|Costs|Given|Metrics|size_t|u?int(8|16|32|64)_t|nullptr_t",
+        r"std(::.*)?|chrono|mccl|rendezvous(::.*)?|Callback|Costs|Given|Metrics|SecretBytes|size_t|u?int(8|16|32|64)_t|nullptr_t",
     ),
     (r"py:class", r".* .*"),  # Sentences of `Returns:`.
     (r"c:identifier", r"u?int(32|64)_t|size_t"),

@@ -51,6 +51,7 @@ nb::list setting_rows() {
 }
 
 TextMap config_from_environment(const TextMap& environment) {
+  protect_job_key();
   return Config::from_environment(environment).texts();
 }
 

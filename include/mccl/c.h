@@ -220,7 +220,8 @@ typedef struct mccl_group_options {
 MCCL_API mccl_status mccl_config_defaults(mccl_config** config) MCCL_NOEXCEPT;
 /* Creates a configuration from the defaults, then the file named by MCCL_CONFIG, then MCCL_*
  * variables. An unknown variable or an invalid value is an error; the message suggests a similar
- * name or value if there is one. */
+ * name or value if there is one. With glibc, moves MCCL_JOB_KEY to memory that core dumps leave
+ * out. Text that getenv returned for it earlier becomes empty; call getenv again. */
 MCCL_API mccl_status mccl_config_from_environment(mccl_config** config) MCCL_NOEXCEPT;
 /* Sets one setting from text; an unknown name or a value out of range is an error. Not thread-safe
  * with other uses of the same configuration. */
@@ -247,7 +248,9 @@ MCCL_API mccl_status mccl_store_memory(mccl_store** store) MCCL_NOEXCEPT;
  * all contexts that use the store are destroyed. Other ranks connect to it and retry until
  * timeout_ms (0: 60 s) has passed. Each client must prove that it knows `job_key`. Without a key
  * (NULL or ""), each client must run on the host of rank 0 and as the same user. It proves this by
- * reading a file that rank 0 creates. */
+ * reading a file that rank 0 creates. The connections are encrypted if the environment sets
+ * MCCL_ENCRYPTION=on, which must be so for the server and all clients. An mccl_config does not
+ * affect the store. */
 MCCL_API mccl_status mccl_store_tcp(const char* address, int32_t rank, const char* job_key,
                                     int64_t timeout_ms, mccl_store** store) MCCL_NOEXCEPT;
 /* Sets the value of `key` to the `bytes` bytes at `value`, replacing any older value. */
@@ -277,7 +280,7 @@ MCCL_API mccl_status mccl_context_create(const mccl_context_options* options,
 /* Creates a context whose rank, size and meeting point (the address of rank 0) are read from
  * environment variables. `mccl launch`, torchrun, mpirun and srun set them; otherwise set
  * MCCL_RANK, MCCL_WORLD_SIZE and MCCL_ROOT. If `config` is NULL, the settings are read from the
- * environment, too. Blocks like mccl_context_create(). */
+ * environment, too, as by mccl_config_from_environment(). Blocks like mccl_context_create(). */
 MCCL_API mccl_status mccl_context_from_environment(const mccl_config* config,
                                                    mccl_context** context) MCCL_NOEXCEPT;
 /* Leaves the job, meets all its ranks again, and creates the new context. Brings processes into the

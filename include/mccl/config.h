@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mccl/export.h"
+#include "mccl/secret.h"
 
 namespace mccl {
 
@@ -120,7 +121,7 @@ struct MCCL_API Config {
   bool calibrate = true;           ///< If true, links and memory are measured when a job starts
   double link_latency_us = 0;      ///< Microseconds of latency between machines; 0: measured
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
-  std::string job_key;             ///< Secret that every rank of the job shares
+  SecretBytes job_key;             ///< Secret that every rank of the job shares
   std::string encryption = "off";  ///< Whether TCP connections between ranks are encrypted: off, on
   /// Path of this rank's certificate; empty: ranks prove that they know the job key instead
   std::string tls_cert;
@@ -144,6 +145,8 @@ struct MCCL_API Config {
   /// Reads the defaults, then the file named by MCCL_CONFIG, then MCCL_* variables. Throws
   /// InvalidArgument if a variable is unknown (the message suggests a similar name), if a value is
   /// out of range, or if the file is not a JSON object of known settings.
+  ///
+  /// Calls protect_job_key() first.
   static Config from_environment();
   /// Does the same with the variables in `environment`; for tests and launchers.
   static Config from_environment(const std::map<std::string, std::string>& environment);
@@ -164,6 +167,17 @@ struct MCCL_API Config {
 
   friend bool operator==(const Config&, const Config&) = default;
 };
+
+/// Moves the value of the environment variable MCCL_JOB_KEY to memory that core dumps leave out,
+/// and overwrites the original text, so that neither a core dump nor /proc/PID/environ contains it.
+/// getenv and new child processes still find the variable. No-op if the variable is not set or
+/// already moved, or without glibc.
+///
+/// Thread-safe to the same degree as setenv. A pointer that getenv returned earlier stays
+/// valid, but its text is empty from then on; call getenv again to read the value. The text
+/// becomes empty because ranks that took any other fixed text for the job's key would accept each
+/// other.
+MCCL_API void protect_job_key();
 
 /// One row of the table of settings.
 struct SettingInfo {

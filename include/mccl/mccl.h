@@ -13,6 +13,7 @@
 #include "mccl/meeting.h"
 #include "mccl/metal.h"
 #include "mccl/metrics.h"
+#include "mccl/secret.h"
 #include "mccl/store.h"
 #include "mccl/types.h"
 #include "mccl/work.h"

@@ -10,6 +10,7 @@
 
 #include "mccl/config.h"
 #include "mccl/export.h"
+#include "mccl/secret.h"
 
 namespace mccl {
 
@@ -44,10 +45,16 @@ struct StoreReport {
 /// Makes a store on TCP. Rank 0 serves it at `address` ("host:port"). Other ranks connect to it and
 /// retry until `timeout` has passed. Each client must prove that it knows the job key (see
 /// Config::job_key). With an empty key, each client must run on the host of rank 0 and as the same
-/// user. It proves this by reading a file that rank 0 creates. Throws InvalidArgument if `rank` is
-/// negative, or if there is no key and the address belongs to another host.
+/// user. It proves this by reading a file that rank 0 creates.
+///
+/// The connections are encrypted, with keys derived from `job_key` or that file, if the environment
+/// sets MCCL_ENCRYPTION=on (Config::encryption), which must be so for the server and all clients.
+/// Settings that a program makes in another way do not affect the store.
+///
+/// Throws InvalidArgument if `rank` is negative, if there is no key and the address belongs to
+/// another host, or if the settings in the environment are invalid.
 MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                               const std::string& job_key,
+                                               const SecretBytes& job_key,
                                                std::chrono::milliseconds timeout,
                                                const StoreReport& report = {});
 

@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/json_text.h"
 #include "base/nearest.h"
+#include "base/secret.h"
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -46,10 +47,19 @@ std::optional<std::string> word_of(std::string_view list, std::string_view text)
   return {};
 }
 
+bool is_one_line(std::string_view text) {
+  return text.size() <= kLongestText && !has_control_characters(text);
+}
+
 // One overload per field type. Each returns nothing if the text is not a valid value.
 
+std::optional<SecretBytes> parse(const Setting&, std::string_view text, SecretBytes*) {
+  if (!is_one_line(text)) return {};
+  return text;
+}
+
 std::optional<std::string> parse(const Setting& setting, std::string_view text, std::string*) {
-  if (text.size() > kLongestText || has_control_characters(text)) return {};
+  if (!is_one_line(text)) return {};
   if (setting.kind == SettingKind::choice) return word_of(setting.info.range, text);
   if (setting.accepts && !text.empty() && !setting.accepts(text)) return {};
   return std::string(text);
@@ -101,6 +111,7 @@ constexpr std::string_view kExpectations[] = {
 }
 
 std::string text_of_value(const std::string& value) { return value; }
+std::string text_of_value(const SecretBytes& value) { return std::string(value.view()); }
 std::string text_of_value(bool value) { return value ? "true" : "false"; }
 template <typename Number>
 std::string text_of_value(Number value) {
@@ -169,7 +180,10 @@ std::string text_of(const Config& config, const Setting& setting) {
   return std::visit([&](auto field) { return text_of_value(config.*field); }, setting.field);
 }
 
-Config Config::from_environment() { return from_environment(process_environment()); }
+Config Config::from_environment() {
+  protect_job_key();
+  return from_environment(process_environment());
+}
 
 Config Config::from_environment(const std::map<std::string, std::string>& environment) {
   Config config;

@@ -17,8 +17,13 @@ namespace {
 constexpr std::string_view kNotSet = "(not set)";
 constexpr std::size_t kShortestGoodKey = 16;
 
+/// Compares the values, not their texts, because the text of a secret would have to be erased.
+bool have_same_value(const Config& a, const Config& b, const Setting& setting) {
+  return std::visit([&](auto field) { return a.*field == b.*field; }, setting.field);
+}
+
 bool is_default(const Config& config, const Setting& setting) {
-  return text_of(config, setting) == setting.info.default_value;
+  return have_same_value(config, Config{}, setting);
 }
 
 /// Returns the text that displays the default value of a setting: "(not set)" if the value is empty
@@ -57,13 +62,13 @@ std::optional<Config> config_of_file(const Environment& environment) {
   }
 }
 
-bool has_value(const Environment& environment, const Setting& setting, std::string_view text) {
+bool has_value(const Environment& environment, const Setting& setting, const Config& config) {
   const auto variable = environment.find(std::string(setting.info.variable));
   if (variable == environment.end()) return false;
   try {
     Config given;
     assign(given, setting, variable->second, setting.info.variable);
-    return text_of(given, setting) == text;
+    return have_same_value(given, config, setting);
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -76,11 +81,10 @@ std::string changed_settings(const Config& config, const Environment& environmen
   std::string changed;
   for (const Setting& setting : setting_table()) {
     if (is_default(config, setting)) continue;
-    const std::string text = text_of(config, setting);
     std::string origin = "program";
-    if (has_value(environment, setting, text)) {
+    if (has_value(environment, setting, config)) {
       origin = setting.info.variable;
-    } else if (file && text_of(*file, setting) == text) {
+    } else if (file && have_same_value(*file, config, setting)) {
       origin = printable(environment.at(std::string(kConfigFileVariable)));
     }
     changed += fmt::format("{}{}={} ({}", changed.empty() ? "" : ", ", setting.info.name,
@@ -93,8 +97,9 @@ std::string changed_settings(const Config& config, const Environment& environmen
 }
 
 std::string shown_value(const Config& config, const Setting& setting) {
+  if (setting.info.secret)
+    return std::string(is_default(config, setting) ? kNotSet : std::string_view("(set)"));
   const std::string text = text_of(config, setting);
-  if (setting.info.secret) return std::string(text.empty() ? kNotSet : "(set)");
   return text == setting.info.default_value ? shown_default(setting.info) : printable(text);
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string_view>
+
+#include "base/secret.h"
 
 #ifdef __APPLE__
 #include <crt_externs.h>
@@ -23,8 +26,13 @@ char** entries_of_process() {
 
 }  // namespace
 
-std::map<std::string, std::string> process_environment() {
-  std::map<std::string, std::string> result;
+ProcessEnvironment::~ProcessEnvironment() {
+  const auto key = find(kKeyVariable);
+  if (key != end()) mccl::erase(std::as_writable_bytes(std::span(key->second)));
+}
+
+ProcessEnvironment process_environment() {
+  ProcessEnvironment result;
   for (char** entry = entries_of_process(); entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');

@@ -299,7 +299,7 @@ constexpr SettingRow kRows[] = {
      &Config::job_key,
      "any text",
      "Secret shared by the ranks of a job; a process without it cannot join",
-     {.secret = true}},
+     {.kind = text, .secret = true}},
     {"require_key",
      &Config::require_key,
      "auto, 1, 0",

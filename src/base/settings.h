@@ -16,7 +16,7 @@ namespace mccl {
 enum class SettingKind { text, integer, number, bytes, boolean, choice };
 
 using SettingField = std::variant<std::string Config::*, int Config::*, std::size_t Config::*,
-                                  double Config::*, bool Config::*>;
+                                  double Config::*, bool Config::*, SecretBytes Config::*>;
 
 struct Setting {
   SettingInfo info = {};

@@ -118,7 +118,7 @@ TEST(Warnings, OfAGuessableJobKey) {
   config.job_key = "fifteen letters";
   EXPECT_THAT(warnings_for(config), ElementsAre(HasSubstr("openssl rand")));
   EXPECT_THAT(warnings_for(config), ElementsAre(::testing::Not(HasSubstr("fifteen"))));
-  config.job_key += "!";
+  config.job_key = "sixteen letters!";
   EXPECT_THAT(warnings_for(config), IsEmpty());
 }
 

@@ -23,6 +23,7 @@ extern "C" {
   X(config, merged_json)                     \
   X(store, values_and_counters)              \
   X(store, over_tcp)                         \
+  X(store, encrypted)                        \
   X(store, errors_name_the_fault)            \
   X(context, alone)                          \
   X(context, options_of_other_versions)      \

@@ -1,4 +1,6 @@
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "c_api/c_test.h"
@@ -37,6 +39,27 @@ void c_store_over_tcp(void) {
       CHECK_OK(mccl_store_tcp(address, 1, "key", 0, &client))) {
     check_store(client, served);
   }
+  mccl_store_destroy(client);
+  mccl_store_destroy(served);
+}
+
+/* A client that does not encrypt is refused, so a client that is accepted is encrypted. */
+void c_store_encrypted(void) {
+  mccl_store* served = NULL;
+  mccl_store* client = NULL;
+  mccl_store* plain = NULL;
+  char address[64];
+  free_address(address, sizeof address);
+  setenv("MCCL_ENCRYPTION", "on", 1);
+  if (CHECK_OK(mccl_store_tcp(address, 0, "key", 0, &served)) &&
+      CHECK_OK(mccl_store_tcp(address, 1, "key", 0, &client))) {
+    check_store(client, served);
+    unsetenv("MCCL_ENCRYPTION");
+    CHECK_STATUS(mccl_store_tcp(address, 2, "key", 0, &plain), MCCL_ERROR_PEER);
+    CHECK_TEXT(mccl_last_error(), "encryption (rank 2 has off, rank 0 has on)");
+    CHECK(plain == NULL);
+  }
+  unsetenv("MCCL_ENCRYPTION");
   mccl_store_destroy(client);
   mccl_store_destroy(served);
 }

@@ -190,11 +190,12 @@ void MpiProcess::find_meeting_place(const Config& config) {
   if (rank_ == 0) {
     const std::string root = config.root.empty() ? rendezvous::own_root(one_host) : config.root;
     root.copy(place.root, sizeof(place.root) - 1);
-    rendezvous::make_job_key().copy(place.key, sizeof(place.key) - 1);
+    rendezvous::make_job_key().view().copy(place.key, sizeof(place.key) - 1);
     serve_or_connect(place);
   }
   mpi.Bcast.waits(&place, sizeof(place), mpi.abi().byte, 0, control_);
   if (rank_ != 0) serve_or_connect(place);
+  erase(std::as_writable_bytes(std::span(place.key)));
 }
 
 void MpiProcess::call_in_turn(const std::function<void()>& body) {

@@ -38,7 +38,7 @@ class MpiProcess {
   /// authenticate each other. Both are new for each run of the job. If there is only one rank, the
   /// store is null and the key is empty.
   const std::shared_ptr<Store>& store() const { return store_; }
-  const std::string& key() const { return key_; }
+  const SecretBytes& key() const { return key_; }
 
   /// Runs `body`, which calls MPI. If MPI's thread level is below MPI_THREAD_SERIALIZED, `body`
   /// runs on the thread that initialised MPI. Otherwise it runs on this thread; at
@@ -86,7 +86,7 @@ class MpiProcess {
   bool joined_ = false;
   pid_t process_ = 0;
   std::shared_ptr<Store> store_;
-  std::string key_;
+  SecretBytes key_;
   std::mutex calling_;  ///< Serialises MPI calls at MPI_THREAD_SERIALIZED.
   mutable std::mutex mutex_;
   std::string reason_over_;  // guarded by mutex_

@@ -75,7 +75,7 @@ std::string Inquiry::python_of(const Host& host) const {
 
 /// The session with one host, and what the host has sent.
 struct Inquiry::Line {
-  const std::string token = "mccl-" + rendezvous::make_job_key().substr(0, 16);
+  const std::string token = "mccl-" + rendezvous::make_random_name(16);
   std::unique_ptr<Dialogue> session;
   json request;                 ///< The request for the host's facts; sent once the probe runs.
   bool is_missing = false;      ///< True if the host has no mccl.
@@ -95,7 +95,7 @@ struct Inquiry::Line {
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Say say)
     : reaching_(std::move(reaching)),
       say_(std::move(say)),
-      key_(rendezvous::make_job_key()),
+      key_(rendezvous::make_job_key().view()),
       signals_(signals) {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     Asked& asked = asked_.emplace_back();

@@ -106,7 +106,7 @@ class HostShell {
 
   const Host& host_;
   const std::string name_ = text_of(host_);
-  const std::string token_ = "mccl-" + rendezvous::make_job_key().substr(0, 16);
+  const std::string token_ = "mccl-" + rendezvous::make_random_name(16);
   std::optional<HostJob> job_;
   bool hung_ = false;
   std::string output_;
@@ -164,7 +164,7 @@ class Guard {
     return fmt::format("/tmp/{}{}-{}", cluster::kGuardPrefix, token_, host);
   }
 
-  const std::string token_ = rendezvous::make_job_key().substr(0, 16);
+  const std::string token_ = rendezvous::make_random_name(16);
 };
 
 class SetupRun {

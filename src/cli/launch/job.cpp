@@ -236,7 +236,8 @@ Job plan_job(const JobRequest& request, std::string key) {
 std::string key_of(const Variables& inherited) {
   const Setting& setting = find_setting("job_key");
   const auto found = inherited.find(std::string(setting.info.variable));
-  if (found == inherited.end() || inherited.contains(kMark)) return rendezvous::make_job_key();
+  if (found == inherited.end() || inherited.contains(kMark))
+    return std::string(rendezvous::make_job_key().view());
   refuse_empty_secret(setting, found->second, found->first);
   return found->second;
 }

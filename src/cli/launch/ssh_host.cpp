@@ -54,7 +54,7 @@ class SshHost final : public RunningHost {
         number_(host),
         logins_(logins),
         path_(path_for(job, host)),
-        token_("mccl-" + rendezvous::make_job_key().substr(0, 16)),
+        token_("mccl-" + rendezvous::make_random_name(16)),
         limit_(Clock::now() + std::chrono::seconds(options.patience)),
         contact_(host_, options.silence) {
     if (is_crowded(job)) {

@@ -51,6 +51,6 @@ class Secret {
 
 /// Returns 32 unpredictable hexadecimal digits. A proof that covers a new nonce of the verifier
 /// cannot be a replay.
-inline std::string make_nonce() { return rendezvous::make_job_key().substr(0, 32); }
+inline std::string make_nonce() { return rendezvous::make_random_name(32); }
 
 }  // namespace mccl::cli::probe

@@ -53,7 +53,7 @@ enum class Keyless : std::uint8_t {
 struct Party {
   int rank = 0;
   int size = 0;  ///< Number of ranks of the job; 0 on both sides of a connection to the store.
-  std::string job_key = {};
+  SecretBytes job_key = {};
   std::string agreement = {};  ///< Settings as "name=value" lines; at most kMaxAgreementBytes.
   // keyless, key_file and port matter only if there is no job key.
   Keyless keyless = Keyless::same_user;
@@ -171,7 +171,7 @@ class Handshake {
   bool is_dialer_;
   /// Secret that both sides must know: the job key or, once the challenge has named a key file, a
   /// secret derived from the key in that file. Empty if both sides accept anyone.
-  std::string secret_;
+  SecretBytes secret_;
   int peer_ = -1;
   transport::LinkKey key_;
   State state_ = State::in_progress;

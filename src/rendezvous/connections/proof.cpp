@@ -110,10 +110,20 @@ Nonce make_nonce() {
   return nonce;
 }
 
-std::string make_job_key() { return hex_of(make_nonce()); }
+SecretBytes make_job_key() {
+  Nonce nonce = make_nonce();
+  std::string digits = hex_of(nonce);
+  erase(nonce);
+  return take_secret(digits);
+}
+
+std::string make_random_name(std::size_t letters) {
+  return hex_of(make_nonce()).substr(0, letters);
+}
 
 std::string hex_of(std::span<const std::byte> bytes) {
   std::string digits;
+  digits.reserve(2 * bytes.size());  // Growth would leave parts of a secret in freed memory.
   for (const std::byte byte : bytes) digits += fmt::format("{:02x}", static_cast<unsigned>(byte));
   return digits;
 }
@@ -143,7 +153,11 @@ Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_
   return derived;
 }
 
-void erase(std::span<std::byte> secret) { OPENSSL_cleanse(secret.data(), secret.size()); }
+SecretBytes secret_of(Proof proof) {
+  SecretBytes secret(text_of(proof));
+  erase(proof);
+  return secret;
+}
 
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
@@ -168,7 +182,7 @@ KeyFile::KeyFile(std::span<const std::string> folders)
     : key_(make_job_key()), process_(static_cast<int>(::getpid())) {
   for (const std::string& folder : folders) {
     // The name cannot be guessed, so no other process can create the file first.
-    const std::string path = path_in(folder, make_job_key().substr(0, kKeyFileLetters));
+    const std::string path = path_in(folder, make_random_name(kKeyFileLetters));
     if (!write(path)) continue;
     path_ = path;
     remove_left_over_files(folder);
@@ -210,17 +224,18 @@ std::string_view KeyFile::name() const {
   return path.substr(path.size() - std::min(path.size(), kKeyFileLetters));
 }
 
-std::optional<std::string> read_key_file(const std::string& path) {
+std::optional<SecretBytes> read_key_file(const std::string& path) {
   if (!is_named_like_one(path)) return {};
   const Descriptor file(::open(path.c_str(), kReadOnly));
   if (!file || !is_key_file(file)) return {};
-  std::string key(kJobKeyLetters, '\0');
+  std::array<char, kJobKeyLetters> key = {};
   const ssize_t got = ::read(file.get(), key.data(), key.size());
+  SecretBytes secret = take_secret(key);
   if (got != static_cast<ssize_t>(key.size())) return {};
-  return key;
+  return secret;
 }
 
-std::optional<std::string> find_key_file(std::span<const std::string> folders,
+std::optional<SecretBytes> find_key_file(std::span<const std::string> folders,
                                          std::string_view name) {
   if (!is_random_part(name)) return {};
   for (const std::string& folder : folders) {
@@ -229,11 +244,11 @@ std::optional<std::string> find_key_file(std::span<const std::string> folders,
   return {};
 }
 
-std::string same_user_secret(const std::string& key, std::uint16_t port) {
+SecretBytes same_user_secret(std::string_view key, std::uint16_t port) {
   Bytes scope;
   append(scope, port);
   append(scope, bytes_of(transport::tcp::host_identity()));
-  return std::string(text_of(prove(key, "mccl same user", scope)));
+  return secret_of(prove(key, "mccl same user", scope));
 }
 
 }  // namespace mccl::rendezvous

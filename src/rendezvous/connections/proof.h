@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/secret.h"
 
 namespace mccl::rendezvous {
 
@@ -27,7 +28,10 @@ using Proof = std::array<std::byte, kProofBytes>;
 /// Returns unpredictable bytes. Throws Error if the system has no randomness.
 Nonce make_nonce();
 /// Returns a new, random job key: the hexadecimal digits of a nonce.
-std::string make_job_key();
+SecretBytes make_job_key();
+/// Returns random hexadecimal digits, at most kJobKeyLetters, for a name that is unique or that no
+/// other process can guess.
+std::string make_random_name(std::size_t letters);
 std::string hex_of(std::span<const std::byte> bytes);
 
 /// Returns HMAC-SHA256 under `key` over `label`, a zero byte, and `data`. The label states the
@@ -38,8 +42,8 @@ Proof prove(std::string_view key, std::string_view label, std::span<const std::b
 /// `salt`; its info is `label`, which states the purpose.
 Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_view label);
 
-/// Overwrites a secret that is no longer needed.
-void erase(std::span<std::byte> secret);
+/// Moves a proof that serves as a secret to a SecretBytes.
+SecretBytes secret_of(Proof proof);
 
 /// Compares two proofs in constant time, so that the duration reveals nothing to an attacker.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
@@ -71,14 +75,14 @@ class KeyFile {
   /// Throws Error if no file was written. `folders` are those given to the constructor.
   void require(std::span<const std::string> folders) const;
   const std::string& path() const { return path_; }
-  const std::string& key() const { return key_; }
+  const SecretBytes& key() const { return key_; }
   /// Random part of the file's name; kKeyFileLetters hexadecimal digits.
   std::string_view name() const;
 
  private:
   bool write(const std::string& path);
 
-  std::string key_;
+  SecretBytes key_;
   std::string path_;
   Descriptor file_;  ///< The lock on this file shows that the process is alive.
   int process_;      ///< Id of the process that made the file and removes it.
@@ -86,17 +90,17 @@ class KeyFile {
 
 /// Returns the key in a file that a KeyFile of this user wrote; empty for any other file. The path
 /// may come from an untrusted process.
-std::optional<std::string> read_key_file(const std::string& path);
+std::optional<SecretBytes> read_key_file(const std::string& path);
 
 /// Returns the key in the first key file in `folders` whose name has the random part `name`.
 /// Returns empty if this process can read no such file, or if `name` is malformed. The name may
 /// come from an untrusted process.
-std::optional<std::string> find_key_file(std::span<const std::string> folders,
+std::optional<SecretBytes> find_key_file(std::span<const std::string> folders,
                                          std::string_view name);
 
 /// Returns the secret by which two processes on this host prove that both can read a key file. It
 /// differs between hosts, even if they share the folder, and between ports, so that a connection
 /// cannot be passed on to another listener of the same user.
-std::string same_user_secret(const std::string& key, std::uint16_t port);
+SecretBytes same_user_secret(std::string_view key, std::uint16_t port);
 
 }  // namespace mccl::rendezvous

@@ -59,8 +59,8 @@ constexpr std::size_t kPassingFiles = 16;
 
 /// Returns the key of this run of the job. A process of an earlier run knows the job's key, but not
 /// the name of this run, so its proofs are not accepted.
-std::string key_of(const std::string& job_key, const std::string& incarnation) {
-  return std::string(text_of(prove(job_key, "mccl incarnation", bytes_of(incarnation))));
+SecretBytes key_of(const SecretBytes& job_key, const std::string& incarnation) {
+  return secret_of(prove(job_key, "mccl incarnation", bytes_of(incarnation)));
 }
 
 /// Word that a rank with GPUs appends to the host and the cores that it publishes.
@@ -375,7 +375,7 @@ class Meeting {
   const Clock::time_point deadline_;  ///< Deadline of every wait; see kLastAnswers.
   std::string host_;
   std::size_t here_ = 1;  ///< Number of ranks on this host.
-  std::string key_;
+  SecretBytes key_;
   std::unique_ptr<Mesh> mesh_;
   std::vector<Endpoint> endpoints_;     ///< Indexed by rank.
   std::shared_ptr<node::Arena> arena_;  ///< Null if no memory is shared.

@@ -49,7 +49,7 @@ struct MeetingOptions {
   bool has_gpus = false;
   /// Returns the job's key, on which the ranks agree through `store`. Entries of this `store` are
   /// visible only to this run of the job.
-  std::function<std::string(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
+  std::function<SecretBytes(std::shared_ptr<Store> store, Clock::time_point deadline)> agree_on_key;
 };
 
 /// Result of the meeting for one rank.

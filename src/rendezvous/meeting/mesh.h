@@ -32,7 +32,7 @@ struct MeshOptions {
   int rank = 0;
   int size = 1;
   Config config;
-  std::string job_key;  ///< Key of this run of the job; replaces the key in `config`.
+  SecretBytes job_key;  ///< Key of this run of the job; replaces the key in `config`.
   Log log;
   std::function<void()> on_refused;  ///< Called for every refused connection.
   Reach reach = Reach::any_host;

@@ -30,7 +30,7 @@ inline constexpr const char* kNoMemory = "-";
 
 struct NeighbourOptions {
   int rank = 0;
-  std::string key;                 ///< Key of this run of the job.
+  SecretBytes key;                 ///< Key of this run of the job.
   std::vector<std::string> names;  ///< Names of the ranks' local listeners, or kNoMemory, by rank.
   /// Null if this rank has no memory to share.
   const node::LocalListener* listener = nullptr;

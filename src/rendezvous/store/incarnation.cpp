@@ -103,7 +103,7 @@ void Incarnation::reign(Clock::time_point deadline) {
   deaths_before_ = store_->add(kDeaths, 0);
   reign_ = store_->add(kReigns, 1);
   answered_ = answered_before_ = store_->add(kAnswered, 0);
-  name_ = make_job_key().substr(0, kStartLetters);
+  name_ = make_random_name(kStartLetters);
   register_self();
   while (answered_ - answered_before_ < self_.size - 1) {
     const std::int64_t next = answered_ + 1;

@@ -35,13 +35,14 @@ std::string answer_name(int rank) { return fmt::format("mccl/key/{}", rank); }
 
 /// Returns the job's key, which is derived from the key in rank 0's file and from the identity of
 /// this host. A rank on another host that shares the folder therefore gets a different key.
-std::string job_key_of(const std::string& in_file) {
-  return hex_of(bytes_of(same_user_secret(in_file, 0)));
+SecretBytes job_key_of(const SecretBytes& in_file) {
+  std::string digits = hex_of(bytes_of(same_user_secret(in_file, 0)));
+  return take_secret(digits);
 }
 
 /// Returns a digest of the key, by which a rank can check the key that it has read. The digest does
 /// not reveal the key.
-std::string digest_of(const std::string& key) { return hex_of(prove(key, "MCCL key file", {})); }
+std::string digest_of(const SecretBytes& key) { return hex_of(prove(key, "MCCL key file", {})); }
 
 std::string names_of(std::span<const int> ranks) {
   const auto named = ranks.first(std::min(ranks.size(), kMostNamed));
@@ -66,6 +67,13 @@ std::string names_of(std::span<const int> ranks) {
       agreement.rank, printable(unable), kHowToMakeAKey));
 }
 
+[[noreturn]] void refuse_to_encrypt(int rank) {
+  throw InvalidArgument(
+      fmt::format("rank {} does not start: MCCL_ENCRYPTION is on and needs a key, but "
+                  "MCCL_REQUIRE_KEY is 0 and MCCL_JOB_KEY is not set; {}",
+                  rank, kHowToMakeAKey));
+}
+
 /// Waits until another rank, which `of` describes, has written the store's entry `name`, and
 /// returns the entry. On a timeout, throws an error that is more specific than the store's.
 std::string hear(const KeyAgreement& agreement, const std::string& name, std::string_view of) {
@@ -88,11 +96,11 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
 }
 
 /// Rank 0 only: makes the key and publishes the verdict.
-std::string decide(const KeyAgreement& agreement) {
+SecretBytes decide(const KeyAgreement& agreement) {
   const KeyFile file(agreement.folders);
   const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
   if (!publishes) file.require(agreement.folders);
-  std::string key = job_key_of(file.key());
+  SecretBytes key = job_key_of(file.key());
   agreement.store.set(offer_name(), digest_of(key) + "\n" + file.path());
   std::vector<int> unable;
   for (int rank = 1; rank < agreement.size; ++rank) {
@@ -103,9 +111,9 @@ std::string decide(const KeyAgreement& agreement) {
     agreement.store.set(verdict_name(), kInTheFile);
     return key;
   }
-  key = publishes ? make_job_key() : "";
+  key = publishes ? make_job_key() : SecretBytes();
   agreement.store.set(verdict_name(),
-                      fmt::format("{}\n{}\n{}\n{}", publishes ? kPublished : kRefused, key,
+                      fmt::format("{}\n{}\n{}\n{}", publishes ? kPublished : kRefused, key.view(),
                                   names_of(unable), fmt::join(unable, " ")));
   if (!publishes) refuse_without_key(agreement, names_of(unable));
   warn_of_published_key(agreement, names_of(unable));
@@ -113,18 +121,18 @@ std::string decide(const KeyAgreement& agreement) {
 }
 
 /// Returns the key in rank 0's file if this process can read it and the digest matches.
-std::optional<std::string> read_offer(std::string_view offer) {
+std::optional<SecretBytes> read_offer(std::string_view offer) {
   const std::string_view digest = next_part(offer, '\n');
-  const std::optional<std::string> in_file = read_key_file(std::string(offer));
+  const std::optional<SecretBytes> in_file = read_key_file(std::string(offer));
   if (!in_file) return {};
-  std::string key = job_key_of(*in_file);
+  SecretBytes key = job_key_of(*in_file);
   if (digest_of(key) != digest) return {};
   return key;
 }
 
 /// Ranks other than 0: reads rank 0's file and follows rank 0's verdict.
-std::string take(const KeyAgreement& agreement) {
-  const std::optional<std::string> own = read_offer(hear(agreement, offer_name(), "rank 0"));
+SecretBytes take(const KeyAgreement& agreement) {
+  const std::optional<SecretBytes> own = read_offer(hear(agreement, offer_name(), "rank 0"));
   agreement.store.set(answer_name(agreement.rank), own ? kYes : kNo);
   const std::string verdict = hear(agreement, verdict_name(), "the other ranks");
   std::string_view rest = verdict;
@@ -136,7 +144,7 @@ std::string take(const KeyAgreement& agreement) {
           "the store claims that this rank read rank 0's key file, but this rank did not read it");
     return *own;
   }
-  std::string key(next_part(rest, '\n'));
+  SecretBytes key(next_part(rest, '\n'));
   const std::string who(next_part(rest, '\n'));
   while (own && !rest.empty()) {
     if (next_part(rest, ' ') == std::to_string(agreement.rank))
@@ -164,16 +172,16 @@ Party party_of(const Config& config) {
 
 void check_required_key(const Config& config, int rank, int size) {
   if (size == 1 || !config.job_key.empty()) return;
-  if (config.require_key == "0" && config.encryption == "on") {
-    throw InvalidArgument(
-        fmt::format("rank {} does not start: MCCL_ENCRYPTION is on and needs a key, but "
-                    "MCCL_REQUIRE_KEY is 0 and MCCL_JOB_KEY is not set; {}",
-                    rank, kHowToMakeAKey));
-  }
+  if (config.require_key == "0" && config.encryption == "on") refuse_to_encrypt(rank);
   if (config.require_key != "1") return;
   throw InvalidArgument(
       fmt::format("rank {} does not start: MCCL_REQUIRE_KEY is 1 and MCCL_JOB_KEY is not set; {}",
                   rank, kHowToMakeAKey));
+}
+
+void check_key_for_encryption(const Party& self) {
+  if (!self.encryption || !self.job_key.empty() || self.keyless == Keyless::same_user) return;
+  refuse_to_encrypt(self.rank);
 }
 
 std::string advice_without_key(const Config& config) {
@@ -184,7 +192,7 @@ std::string advice_without_key(const Config& config) {
       kHowToMakeAKey);
 }
 
-std::string agree_on_key(const KeyAgreement& agreement) {
+SecretBytes agree_on_key(const KeyAgreement& agreement) {
   check_required_key(agreement.config, agreement.rank, agreement.size);
   if (!agreement.config.job_key.empty()) return agreement.config.job_key;
   return agreement.rank == 0 ? decide(agreement) : take(agreement);

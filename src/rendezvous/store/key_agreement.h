@@ -36,6 +36,10 @@ Party party_of(const Config& config);
 /// or encryption is on and `require_key` is 0.
 void check_required_key(const Config& config, int rank, int size);
 
+/// Throws InvalidArgument if `self` encrypts, but has no secret to derive keys from: it has no job
+/// key and accepts anyone. Every listener to the handshake could then derive the same keys.
+void check_key_for_encryption(const Party& self);
+
 /// Returns advice for an error about missing ranks: without a job key, a rank of another host or
 /// user cannot join. Empty if such a rank can join.
 std::string advice_without_key(const Config& config);
@@ -54,7 +58,7 @@ struct KeyAgreement {
 /// makes two requests to the store and one per other rank; each other rank makes three. Throws
 /// TimeoutError if a rank is missing, and InvalidArgument if a rank cannot read rank 0's key file
 /// and MCCL_REQUIRE_KEY is not 0.
-std::string agree_on_key(const KeyAgreement& agreement);
+SecretBytes agree_on_key(const KeyAgreement& agreement);
 
 /// If no job key is configured, rank 0 overwrites the entry of the store that may hold the key.
 /// Must not be called before all ranks are connected, because a rank may need the entry until then.

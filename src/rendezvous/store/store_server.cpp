@@ -12,6 +12,7 @@
 #include "mccl/error.h"
 #include "mccl/metrics.h"
 #include "rendezvous/connections/accepting.h"
+#include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/memory_store.h"
 #include "rendezvous/store/tcp_store.h"
 
@@ -158,7 +159,7 @@ class ServedStore final : public Store {
     acceptor_.advance(now, newcomers);
     for (Newcomer& newcomer : newcomers) {
       if (!newcomer.socket) {
-        acceptor_.refuse(newcomer, LogLevel::info, newcomer.reason, now);
+        acceptor_.refuse(newcomer, LogLevel::warn, newcomer.reason, now);
       } else if (newcomer.key.purpose != transport::Purpose::store) {
         acceptor_.refuse(newcomer, LogLevel::warn,
                          fmt::format("rank {} expects a peer at this address, where rank 0 serves "
@@ -326,6 +327,7 @@ class ServedStore final : public Store {
 
 std::shared_ptr<Store> serve_store(std::vector<Listener> listeners, Party access,
                                    const StoreReport& report, const StoreLimits& limits) {
+  check_key_for_encryption(access);
   return std::make_shared<ServedStore>(std::move(listeners), std::move(access), report, limits);
 }
 

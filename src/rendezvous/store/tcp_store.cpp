@@ -9,11 +9,15 @@
 #include <thread>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/log.h"
+#include "mccl/config.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/binding.h"
 #include "rendezvous/connections/conversation.h"
+#include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/memory_store.h"
+#include "transport/tcp/encryption.h"
 #include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
@@ -132,7 +136,6 @@ class RemoteStore final : public RemoteAnswers {
         rank_(rank),
         self_(std::move(access)),
         timeout_(std::clamp(timeout, 0ms, kLongestWait)) {
-    self_.rank = rank;
     idle_.emplace_back(connect());
   }
   /// Sends `leave`. Without this message, the server counts the client as dead when its connections
@@ -312,6 +315,8 @@ Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
 
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout) {
+  access.rank = rank;
+  check_key_for_encryption(access);
   return std::make_shared<RemoteStore>(std::move(entrance), rank, std::move(access), timeout);
 }
 
@@ -332,9 +337,14 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
 namespace mccl {
 
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
-                                      const std::string& job_key, std::chrono::milliseconds timeout,
+                                      const SecretBytes& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report) {
-  return rendezvous::make_tcp_store_for({.job_key = job_key}, address, rank, timeout, report);
+  // The caller supplies no settings, so only the environment can request encryption. The key in the
+  // environment stays where it is: the caller may have passed a pointer to it, and need it again.
+  const Config config = Config::from_environment(process_environment());
+  rendezvous::Party access = {.job_key = job_key,
+                              .encryption = transport::tcp::Encryption::of(config)};
+  return rendezvous::make_tcp_store_for(std::move(access), address, rank, timeout, report);
 }
 
 }  // namespace mccl

@@ -40,17 +40,18 @@ struct StoreLimits {
 };
 
 /// Makes rank 0's store, which is served at the listeners. `access` holds the key that clients must
-/// have; its rank and size are not set. Throws Error if a key file is needed and cannot be made.
+/// have; its rank and size are not set. Throws Error if a key file is needed and cannot be made,
+/// and InvalidArgument if `access` encrypts without a key.
 std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners, Party access,
                                    const StoreReport& report, const StoreLimits& limits = {});
 
 /// Makes the client by which `rank`, which is not 0, uses rank 0's store. Throws PeerError if the
-/// store cannot be reached in time.
+/// store cannot be reached in time, and InvalidArgument if `access` encrypts without a key.
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
                                    std::chrono::milliseconds timeout);
 
-/// The same as make_tcp_store(), but takes the key and other settings of the handshake from
-/// `access`, which may admit processes without a key.
+/// The same as make_tcp_store(), but takes the key, the encryption and other settings of the
+/// handshake from `access`, which may admit processes without a key. Reads no environment.
 std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& address, int rank,
                                           std::chrono::milliseconds timeout,
                                           const StoreReport& report);

@@ -96,7 +96,7 @@ TEST_F(KeyFileTest, OtherFilesOfTheUserAreNotRead) {
     EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_FALSE(read_key_file(path)) << name;
   };
-  const std::string key = make_job_key();
+  const std::string key(make_job_key().view());
   refuses("id_rsa", key);
   refuses("mccl-key-short", "short");
   refuses("mccl-key-long", key + "\n");
@@ -157,7 +157,7 @@ TEST_F(KeyFileTest, ForkedChildrenLeaveTheFileOfTheirParent) {
 }
 
 TEST_F(KeyFileTest, ASecretIsForOnePort) {
-  const std::string key = make_job_key();
+  const SecretBytes key = make_job_key();
   EXPECT_EQ(same_user_secret(key, 1), same_user_secret(key, 1));
   EXPECT_NE(same_user_secret(key, 1), same_user_secret(key, 2));
   EXPECT_NE(same_user_secret(key, 1), same_user_secret(make_job_key(), 1));

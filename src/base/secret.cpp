@@ -1,0 +1,76 @@
+#include "base/secret.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "base/environment.h"
+#include "mccl/config.h"
+
+namespace mccl {
+namespace {
+
+/// Returns `size` bytes in pages of their own, which core dumps leave out if the system allows it.
+std::shared_ptr<char> protected_memory(std::size_t size) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t length = (size + page - 1) / page * page;
+  void* const pages =
+      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_DONTDUMP
+  // The system refuses this only if it was built without core dumps.
+  (void)::madvise(pages, length, MADV_DONTDUMP);
+#endif
+  return {static_cast<char*>(pages), [length](char* begin) {
+            erase(std::as_writable_bytes(std::span(begin, length)));
+            ::munmap(begin, length);
+          }};
+}
+
+}  // namespace
+
+SecretBytes SecretBytes::copy_of(std::string_view bytes) {
+  SecretBytes secret;
+  if (bytes.empty()) return secret;
+  const std::shared_ptr<char> memory = protected_memory(bytes.size() + 1);
+  std::copy(bytes.begin(), bytes.end(), memory.get());
+  secret.bytes_ = memory;
+  secret.size_ = bytes.size();
+  return secret;
+}
+
+void protect_job_key() {
+// Other C libraries may free an entry that putenv() replaces, so its text could not be erased.
+#ifdef __GLIBC__
+  static std::mutex mutex;
+  // The environment refers to these entries until the process ends, so they are never freed.
+  static std::vector<SecretBytes>& entries = *new std::vector<SecretBytes>;
+  const std::lock_guard lock(mutex);
+  char* const value = std::getenv(kKeyVariable);
+  if (value == nullptr || *value == '\0') return;
+  const std::size_t prefix = std::strlen(kKeyVariable) + 1;
+  const std::string_view entry(value - prefix);
+  const auto is_entry = [&](const SecretBytes& each) { return each.view().data() == entry.data(); };
+  if (std::ranges::any_of(entries, is_entry)) return;
+  entries.reserve(entries.size() + 1);
+  SecretBytes moved(entry);
+  // putenv() keeps the pointer, and never writes through it. It replaces one pointer under the lock
+  // of setenv(), so a getenv() in another thread finds either the old or the new entry.
+  if (::putenv(const_cast<char*>(moved.view().data())) != 0) return;
+  entries.push_back(std::move(moved));
+  // The program may have given a string literal to putenv(). The system cannot write zeros to such
+  // read-only memory, but unlike a write by this process, its attempt does no harm.
+  const Descriptor zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  if (zeros) (void)!::read(zeros.get(), value, entry.size() - prefix);
+#endif
+}
+
+}  // namespace mccl

@@ -1,0 +1,28 @@
+// Erases secrets in ordinary memory.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "mccl/secret.h"
+
+namespace mccl {
+
+/// Overwrites a secret that is no longer needed.
+inline void erase(std::span<std::byte> secret) noexcept {
+  if (!secret.empty()) std::memset(secret.data(), 0, secret.size());
+  // Claims to read the bytes, so that the compiler cannot leave out the writes.
+  asm volatile("" : : "r"(secret.data()) : "memory");
+}
+
+/// Moves a secret out of ordinary memory, which is erased.
+inline SecretBytes take_secret(std::span<char> bytes) {
+  SecretBytes secret(std::string_view(bytes.data(), bytes.size()));
+  erase(std::as_writable_bytes(bytes));
+  return secret;
+}
+
+}  // namespace mccl
