@@ -118,6 +118,12 @@ Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Var
       throw InvalidArgument(fmt::format(
           "--env: {} is not set on this machine; set it, or give {}=VALUE", name, name));
     }
+    if (name == "MCCL_JOB_KEY") {
+      throw InvalidArgument(
+          "--env: the value of MCCL_JOB_KEY must not be an argument, because every user of this "
+          "machine can read the arguments of programs; set the variable, which mccl launch passes "
+          "on");
+    }
     variables[name] = value;
   }
   return variables;

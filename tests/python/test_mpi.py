@@ -54,6 +54,16 @@ def test_the_suite_holds_on_the_native_engine_under_mpirun_too(mpi: str):
     assert done.returncode == 0, done.stdout
 
 
+@MPICH_IS_LONG
+def test_a_required_key_is_asked_for(mpi: str):
+    job = (sys.executable, "-c", "import mccl.distributed as dist; dist.init(backend='mpi')")
+    done = mpirun(mpi, 2, *job, MCCL_REQUIRE_KEY="1")
+    assert done.returncode != 0
+    assert "MCCL_REQUIRE_KEY is 1 and MCCL_JOB_KEY is not set" in done.stdout, done.stdout
+    done = mpirun(mpi, 2, *job, MCCL_REQUIRE_KEY="1", MCCL_JOB_KEY="0123456789" * 4)
+    assert done.returncode == 0, done.stdout
+
+
 GRANTS_LESS = """
 #include <mpi.h>
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {

@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <thread>
 
 #include "backend/mpi/finder.h"
+#include "backend/mpi/key_source.h"
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/log.h"
@@ -169,9 +171,16 @@ void MpiProcess::find_meeting_place(const Config& config) {
   };
   const MpiLibrary& mpi = *library_;
   const std::uint64_t host = std::hash<std::string>()(transport::tcp::host_identity());
-  const std::uint64_t own[] = {host, ~host, config.encryption == "on" ? 1U : 0U};
-  std::uint64_t largest[3] = {};
-  mpi.Allreduce.waits(own, largest, 3, mpi.type_of(DType::u64),
+  const bool has_key = !config.job_key.empty();
+  const std::uint64_t own[] = {host,
+                               ~host,
+                               config.encryption == "on" ? 1U : 0U,
+                               has_key ? 1U : 0U,
+                               has_key ? 0U : 1U,
+                               config.require_key == "1" ? 1U : 0U,
+                               config.require_key == "0" ? 0U : 1U};
+  std::uint64_t largest[std::size(own)] = {};
+  mpi.Allreduce.waits(own, largest, std::size(own), mpi.type_of(DType::u64),
                       mpi.operation(DType::u64, ReduceKind::max), control_);
   const bool one_host = largest[0] == ~largest[1];
   if (!one_host && largest[2] != 0) {
@@ -179,18 +188,31 @@ void MpiProcess::find_meeting_place(const Config& config) {
         "MCCL_ENCRYPTION is on, but MPI does not encrypt what the backend mpi sends between hosts: "
         "set MCCL_BACKEND=native, or MCCL_ENCRYPTION=off if the network is trusted");
   }
+  const KeySource source = key_source_of({.one_host = one_host,
+                                          .some_have_key = largest[3] != 0,
+                                          .some_lack_key = largest[4] != 0,
+                                          .is_required = largest[5] != 0,
+                                          .is_waived = largest[6] == 0},
+                                         rank_);
+  if (source == KeySource::mpi && !one_host && rank_ == 0) {
+    Log(rank_, log_options(config))
+        .warn(
+            "MCCL_JOB_KEY is not set and MCCL_REQUIRE_KEY is 0: the job's key passes between "
+            "hosts through MPI, which does not encrypt it");
+  }
   const StoreReport report{.log = log_options(config), .metrics = nullptr};
   const auto serve_or_connect = [&](const Place& place) {
+    key_ = source == KeySource::mpi ? SecretBytes(place.key) : config.job_key;
     store_ = rendezvous::make_tcp_store_for(
-        {.job_key = place.key, .encryption = transport::tcp::Encryption::of(config)}, place.root,
-        rank_, milliseconds_of(config.connect_timeout), report);
-    key_ = place.key;
+        {.job_key = key_, .encryption = transport::tcp::Encryption::of(config)}, place.root, rank_,
+        milliseconds_of(config.connect_timeout), report);
   };
   Place place{};
   if (rank_ == 0) {
     const std::string root = config.root.empty() ? rendezvous::own_root(one_host) : config.root;
     root.copy(place.root, sizeof(place.root) - 1);
-    rendezvous::make_job_key().view().copy(place.key, sizeof(place.key) - 1);
+    if (source == KeySource::mpi)
+      rendezvous::make_job_key().view().copy(place.key, sizeof(place.key) - 1);
     serve_or_connect(place);
   }
   mpi.Bcast.waits(&place, sizeof(place), mpi.abi().byte, 0, control_);

@@ -20,9 +20,10 @@ namespace mccl::mpi {
 class MpiProcess {
  public:
   /// Returns the process's instance. The first call loads the MPI library, and initialises MPI if
-  /// the program has not. Rank 0 then broadcasts the address and key of the store. Throws
-  /// InvalidArgument if there is no suitable library, if MPI's thread level is too low, if MPI can
-  /// no longer be used, or in a child of fork(). Throws TimeoutError if MPI does not initialise
+  /// the program has not. Rank 0 then broadcasts the address of the store and, unless
+  /// all ranks have MCCL_JOB_KEY, its key. Throws InvalidArgument if there is no suitable library,
+  /// if MPI's thread level is too low, if MPI can no longer be used, if a key is required, or in a
+  /// child of fork(). Throws TimeoutError if MPI does not initialise
   /// within Config::connect_timeout, because other ranks are missing.
   static MpiProcess& get(const ContextOptions& options);
 
@@ -35,8 +36,8 @@ class MpiProcess {
   ThreadLevel level() const { return level_; }
 
   /// The store through which the engines of all ranks find each other, and the key with which they
-  /// authenticate each other. Both are new for each run of the job. If there is only one rank, the
-  /// store is null and the key is empty.
+  /// authenticate each other. The store is new for each run of the job. If there is only one rank,
+  /// the store is null and the key is empty.
   const std::shared_ptr<Store>& store() const { return store_; }
   const SecretBytes& key() const { return key_; }
 

@@ -136,6 +136,7 @@ struct Acceptor::Claim {
   bool is_unproven;
   /// True if all ranks have joined and the guest's address is not that of a peer.
   bool is_stranger;
+  bool is_of_majority;  ///< More than half of the guests have this address.
   bool is_silent;
   std::size_t crowd;  ///< Number of guests with the same address if it exceeds kShare; else 0.
 
@@ -222,6 +223,7 @@ Acceptor::Claim Acceptor::claim_of(const Guest& guest) const {
   const std::size_t guests = guests_of_.at(guest.host);
   return {.is_unproven = !handshake.proven(),
           .is_stranger = all_have_met_ && !hosts_of_peers_.contains(guest.host),
+          .is_of_majority = guests > guests_.size() / 2 && guests > kShare,
           .is_silent = !handshake.has_begun(),
           .crowd = guests > kShare ? guests : 0};
 }

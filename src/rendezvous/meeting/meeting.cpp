@@ -88,9 +88,9 @@ class Meeting {
                     .on_second =
                         [log = o_.log, rank = o_.rank](const std::string& process) {
                           log.warn(
-                              "{} also claimed to be rank {} and was refused: give every process "
-                              "its own rank (MCCL_RANK), and end any process left from an earlier "
-                              "run",
+                              "{} also claimed to be rank {} and ended with an error: give every "
+                              "process its own rank (MCCL_RANK), and end any process left from an "
+                              "earlier run",
                               printable(process), rank);
                         }},
         time_, [this] { check_cables(); }, last_answers_);

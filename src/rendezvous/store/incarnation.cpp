@@ -55,6 +55,9 @@ constexpr milliseconds kLastWordsToAbsent = 5s;
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
 std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
 
+/// Entry in which a rank 0 names itself when another process, the n-th, has joined as rank 0 too.
+std::string replaced_key(std::int64_t n) { return fmt::format("mccl/replaced by/{}", n); }
+
 /// Returns the text of `error` without the prefix "rank R cannot join the job: ", because other
 /// ranks add their own prefix when they report the failure.
 std::string_view reason_of(const std::exception& error, int rank) {
@@ -192,12 +195,12 @@ void Incarnation::register_self() {
                   self_.rank, first, this_process()));
 }
 
-/// Calls on_second once if another process was refused because it has the same rank as this
-/// process.
+/// Calls on_second once if another process failed because it has the same rank as this process.
 void Incarnation::report_second() {
   if (!self_.on_second || has_reported_second_) return;
-  if (add(fmt::format("present/{}", self_.rank), 0) < 2) return;
-  const auto process = find_now(*store_, own(fmt::format("second/{}", self_.rank)));
+  if (self_.rank != 0 && add(fmt::format("present/{}", self_.rank), 0) < 2) return;
+  const auto process = find_now(
+      *store_, self_.rank == 0 ? replaced_key(reign_) : own(fmt::format("second/{}", self_.rank)));
   if (!process) return;  // The other process has not yet published its description.
   has_reported_second_ = true;
   self_.on_second(*process);
@@ -262,7 +265,8 @@ void Incarnation::look() {
   report_second();
   if (self_.rank == 0) {
     throw_death();
-    if (store_->add(kReigns, 0) != reign_) {
+    if (const std::int64_t last = store_->add(kReigns, 0); last != reign_) {
+      store_->set(replaced_key(last), this_process());
       throw InvalidArgument(
           fmt::format("another process joined as rank 0 while this one, {}, waited for the other "
                       "ranks; give every process its own rank (MCCL_RANK)",

@@ -189,6 +189,9 @@ class RemoteStore final : public RemoteAnswers {
   std::vector<ByteStream> idle_;  ///< Connections without a request in flight; guarded by mutex_.
 };
 
+/// Time limit for finding out whether a port that is in use is that of a rank 0.
+constexpr std::chrono::milliseconds kPatienceWithRank0 = 1s;
+
 /// Drives the dial until it ends. Returns an empty socket if the dial failed.
 Socket run(Dial& dial) {
   while (!dial.advance(Clock::now())) {
@@ -311,6 +314,17 @@ Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
   }
 }
 
+/// True if a rank 0 with the same key serves a store at `address`. That rank logs a warning that a
+/// process has claimed its rank.
+bool is_served(const std::string& address, const Party& access) {
+  try {
+    const RemoteStore store(entrance_at(address), 0, access, kPatienceWithRank0);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
@@ -325,7 +339,17 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
                                           const StoreReport& report) {
   if (rank < 0)
     throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
-  if (rank == 0) return serve_store(listen_at(address), std::move(access), report);
+  if (rank == 0) {
+    try {
+      return serve_store(listen_at(address), access, report);
+    } catch (const InvalidArgument&) {
+      if (!is_served(address, access)) throw;
+    }
+    throw InvalidArgument(fmt::format(
+        "rank 0 exists already: it serves the job's store at {}; give every process its own rank "
+        "(MCCL_RANK), and end any process left from an earlier run",
+        address));
+  }
   Entrance entrance = entrance_at(address);
   if (access.job_key.empty() && access.keyless == Keyless::same_user)
     check_same_host(address, rank);

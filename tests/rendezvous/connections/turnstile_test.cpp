@@ -150,6 +150,28 @@ TEST(Acceptor, AFloodFromOneAddressDoesNotBlockOthers) {
   EXPECT_EQ(std::count_if(strangers.begin(), strangers.end(), is_open), 127);
 }
 
+/// The strangers of this flood send the first message, so they have got further than a peer that
+/// has sent nothing yet.
+TEST(Acceptor, AFloodThatBeginsTheHandshakeDoesNotBlockASlowPeer) {
+  std::vector<Listener> listeners = one_listener();
+  const Handshake stranger = Handshake::dialer({1, 2, "another key", {}}, 0, {});
+  const auto begin = [&](const std::vector<Socket>& sockets) {
+    for (const Socket& socket : sockets) (void)socket.send(stranger.output());
+  };
+  const std::vector<Socket> before = flood(listeners[0], 200);
+  const Address elsewhere = *Address::parse_numeric("127.0.0.2", 0);
+  const std::vector<Socket> peer = flood(listeners[0], 1, &elsewhere);
+  const std::vector<Socket> after = flood(listeners[0], 200);
+  begin(before);
+  begin(after);
+  Acceptor acceptor(std::move(listeners), {0, 2, "key", {}}, Log(0, LogLevel::off), {});
+  std::vector<Newcomer> newcomers;
+  for (int i = 0; i < 10; ++i) acceptor.advance(kStart, newcomers);
+  char byte = 0;
+  EXPECT_LT(::recv(peer[0].descriptor(), &byte, 1, MSG_DONTWAIT), 0) << "it was turned away";
+  EXPECT_EQ(errno, EAGAIN);
+}
+
 TEST(Acceptor, DoesNotLimitConnectionsDuringTheMeeting) {
   std::vector<Listener> listeners;
   listeners.emplace_back(*Address::parse_numeric("127.0.0.1", 0), 0);

@@ -139,6 +139,26 @@ TEST(Incarnation, ASecondProcessOfARankIsRefusedWithBothNamed) {
   EXPECT_THAT(told, HasSubstr("this is " + process));
 }
 
+/// Only the first of two processes that are rank 0 is in the way: the second may be a new start.
+TEST(Incarnation, ASecondRank0LearnsOfTheFirst) {
+  Processes ranks;
+  std::promise<std::string> first;
+  ranks.start(0, {0, 2, ""}, meets(0, 2));
+  while (ranks.store().add(kReigns, 0) == 0) std::this_thread::yield();
+  ranks.start(
+      10,
+      {.rank = 0, .size = 2, .on_second = [&](const std::string& who) { first.set_value(who); }},
+      meets(0, 2));
+  std::future<std::string> told = first.get_future();
+  ASSERT_EQ(told.wait_for(kLong), std::future_status::ready);
+  EXPECT_THAT(told.get(), HasSubstr("process " + std::to_string(::getpid())));
+  ranks.join_one(0);
+  EXPECT_THAT(ranks[0], HasSubstr("another process joined as rank 0"));
+  ranks.start(1, {1, 2, ""}, meets(1, 2));
+  ranks.join();
+  EXPECT_EQ(ranks[10], "01");
+}
+
 /// The refused process may be the missing rank, started with a wrong number. So ranks that wait for
 /// the missing one mention the refused process in their error.
 TEST(Incarnation, WaitingRanksLearnOfRefusedProcesses) {

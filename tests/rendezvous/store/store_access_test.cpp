@@ -66,6 +66,27 @@ TEST(StoreAccess, AnotherProcessOfTheUserNeedsNoKey) {
   EXPECT_EQ(store->get("by 1", kAccessLimit), "v");
 }
 
+TEST(StoreAccess, TwoProcessesThatAreRank0LearnOfEachOther) {
+  const std::string address = "127.0.0.1:" + std::to_string(mccl::testing::free_port());
+  const auto refusal = [&](const char* key) -> std::string {
+    try {
+      make_tcp_store(address, 0, key, kAccessLimit);
+      return "accepted";
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+  };
+  ::testing::internal::CaptureStderr();
+  {
+    const auto first =
+        make_tcp_store(address, 0, "key", kAccessLimit, {{.level = "WARN"}, nullptr});
+    EXPECT_THAT(refusal("key"), HasSubstr("rank 0 exists already"));
+    EXPECT_THAT(refusal("another key"), HasSubstr("another program uses the port"));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("claims to be rank 0, which is this process"));
+}
+
 TEST(StoreAccess, AnotherUserOfTheHostNeitherJoinsNorDisturbs) {
   if (!mccl::testing::can_become_another_user())
     GTEST_SKIP() << "no process can become another user";
