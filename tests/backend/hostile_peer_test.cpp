@@ -301,6 +301,25 @@ TEST(HostilePeer, WrongKeysAndRanksLearnNothing) {
   job.end();
 }
 
+/// The strangers write one byte after another and never read.
+TEST(HostilePeer, SlowWritersAreClosedInTime) {
+  Job job;
+  constexpr auto kTooLong = std::chrono::seconds(5);
+  const auto begin = std::chrono::steady_clock::now();
+  Handshake stranger = dialer("guess");
+  const Bytes hello = take_output(stranger);
+  std::vector<Socket> sockets;
+  for (int i = 0; i < 100; ++i) sockets.push_back(connection(job.port()));
+  std::size_t written = 0;
+  for (; std::chrono::steady_clock::now() < begin + kTooLong; ++written) {
+    for (const Socket& each : sockets) send_all(each, std::span(hello).subspan(written % 8, 1));
+    if (written % 16 == 0) job.go_on("slow writers");
+    ::usleep(50'000);
+  }
+  for (const Socket& each : sockets) EXPECT_TRUE(is_closed(each));
+  job.end();
+}
+
 /// Opens `count` connections to the job, up to `most_open` at a time, from 50 addresses in turn. A
 /// third of them sends nothing, a third the first message of the handshake, and a third one byte.
 void flood(Job& job, int count, std::size_t most_open) {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from free_port import free_port
-from launching import PATIENCE, environment
+from launching import PATIENCE, environment, program
 
 #: Bytes that the ranks send, and that must not be seen on the way.
 MARK = b"the weights of the model"
@@ -120,8 +120,8 @@ def test_a_downgrade_is_refused_with_the_reason(first: str, second: str):
     key = {"MCCL_JOB_KEY": secrets.token_hex(32), "MCCL_CONNECT_TIMEOUT": "5"}
     ranks = run_pair({"MCCL_ENCRYPTION": first} | key, {"MCCL_ENCRYPTION": second} | key)
     assert all(status != 0 for status, _, _ in ranks), ranks
-    for _, _, err in ranks:
-        assert f"encryption (rank 1 has {second}, rank 0 has {first})" in err, err
+    assert f"encryption (rank 0 has {first}, rank 1 has {second})" in ranks[0][2], ranks[0][2]
+    assert f"encryption (rank 1 has {second}, rank 0 has {first})" in ranks[1][2], ranks[1][2]
 
 
 def test_no_key_gives_no_encryption():
@@ -194,3 +194,25 @@ def test_a_missing_certificate_is_named(tmp_path: Path):
     for status, _, err in run_pair(settings, settings):
         assert status != 0
         assert "MCCL_TLS_CERT: cannot use the file" in err
+
+
+def test_the_key_is_in_no_error_and_in_no_report(tmp_path: Path):
+    """A rank that fails, its record of calls, and what the programs say about it."""
+    key = secrets.token_hex(32)
+    settings = {
+        "MCCL_JOB_KEY": key, "MCCL_ENCRYPTION": "on", "MCCL_CONNECT_TIMEOUT": "2",
+        "MCCL_LOG_LEVEL": "TRACE", "MCCL_FLIGHT_RECORDER_FILE": str(tmp_path),
+    }  # fmt: skip
+    said = []
+    for status, out, err in run_pair(settings, settings | {"MCCL_WORLD_SIZE": "3"}):
+        assert status != 0
+        said += [out, err]
+    for words in (["doctor", "--json"], ["status"], ["launch", "-n", "2", "--dry-run", "true"]):
+        done = subprocess.run(
+            [program(), *words], env=environment(**settings), capture_output=True, text=True,
+            timeout=PATIENCE,
+        )  # fmt: skip
+        said += [done.stdout, done.stderr]
+    said += [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(said) >= 10
+    assert not any(key in text for text in said)

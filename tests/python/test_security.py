@@ -107,6 +107,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         ("kMostNewsBytes",),
         "CableNews.RefusesNewsThatNoRankCanHaveSent",
     ),
+    "connections that a relay passes on for one neighbour": (
+        ("kMostRelayed",),
+        "Relaying.RelaysALimitedNumberOfConnectionsForOneNeighbour",
+    ),
     "consecutive encrypted records without data": (
         ("kMostEmptyRecords",),
         "SecureStream.APeerThatOnlyReplacesItsKeyIsRefused",
@@ -118,14 +122,12 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-def rows() -> list[str]:
-    """Returns the first column of the tables, without their heads and rules."""
+def rows() -> dict[str, str]:
+    """Returns the two columns of the tables, without their heads and rules."""
     page = (ROOT / "docs/security.md").read_text()
     section = page.partition("\n## Bounds\n")[2].partition("\n## ")[0]
-    first = [
-        line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if "|" in line
-    ]
-    return [what for what in first if not what.startswith(("|---", "resource"))]
+    cells = [line.strip("| ").split(" | ") for line in section.splitlines() if "|" in line]
+    return {row[0]: row[1] for row in cells if not row[0].startswith(("---", "resource"))}
 
 
 def text_of(folder: str) -> str:
@@ -134,7 +136,7 @@ def text_of(folder: str) -> str:
 
 
 def test_the_tables_have_a_row_for_each_bound():
-    assert rows() == list(BOUNDS)
+    assert list(rows()) == list(BOUNDS)
 
 
 @pytest.mark.parametrize("what", BOUNDS)
@@ -145,3 +147,33 @@ def test_a_row_names_a_constant_and_a_test(what):
         assert re.search(rf"\b{constant}\b", source), f"{constant} is in no source"
     suite, name = test.split(".")
     assert re.search(rf"TEST(_F|_P)?\(\s*{suite},\s*{name}\)", tests), f"no test {test}"
+
+
+def values_of(constant: str, source: str) -> list[list[str]]:
+    """Returns, for each definition of a constant, the ways to write each of its numbers."""
+    found = []
+    for text in re.findall(rf"\b{constant}\b\s*(?:=|(?={{))([^;]+);", source):
+        spellings = []
+        for digits, shift, unit in re.findall(r"\b(\d[\d']*)\}?(?: << (\d+))?(ms|s)?", text):
+            number = int(digits.replace("'", "")) << int(shift or 0)
+            spellings.append(
+                [f"{number:,}", f"{number / 1024:g} KiB", f"{number / 1024**2:g} MiB"]
+                if not unit and "seconds" not in text
+                else [f"{number} s", f"{number} ms", f"{number / 60:g} minute", "one a minute"]
+            )
+        # A definition by other constants has a test of its bytes.
+        if not re.search(r"\bk[A-Z]\w+", text):
+            found.append(spellings)
+    return found
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+def test_the_page_states_the_values_of_the_sources(what):
+    said, source = rows()[what], text_of("src")
+    for constant in BOUNDS[what][0]:
+        definitions = values_of(constant, source)
+        if definitions and definitions != [[]]:
+            assert any(
+                all(any(way in said for way in ways) for ways in numbers)
+                for numbers in definitions
+            ), f"{constant} is {definitions}, but the page says: {said}"

@@ -95,9 +95,10 @@ def test_the_built_files_are_hardened():
         assert re.search(r"\(FLAGS(_1)?\).*\b(BIND_NOW|NOW)\b", dynamic), f"{path}: no BIND_NOW"
         assert not re.search(r"GNU_STACK\s.*\bRWE\b", segments), f"{path}: executable stack"
         assert "Type:                              DYN" in readelf("--file-header", path), path
-        if "libmccl" in path.name:
-            assert "__stack_chk_fail" in readelf("--dyn-syms", path), f"{path}: no stack protector"
-            assert re.search(r"__\w+_chk\b", readelf("--dyn-syms", path)), f"{path}: no fortify"
+        symbols = readelf("--dyn-syms", path)
+        assert "__stack_chk_fail" in symbols, f"{path}: no stack protector"
+        if path.name in {"libmccl.so", program().name}:
+            assert re.search(r"__\w+_chk\b", symbols), f"{path}: no fortify"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a build for Linux")

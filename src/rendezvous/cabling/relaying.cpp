@@ -20,6 +20,14 @@ constexpr Clock::duration kLongestStay = std::chrono::seconds(1);
 }  // namespace
 
 void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards) {
+  const auto is_of_from = [from](const RelayedConnection& each) { return each.from == from; };
+  if (std::ranges::count_if(connections_, is_of_from) >= static_cast<long>(kMostRelayed)) {
+    log_.warn(
+        "rank {} asked this rank to relay a connection to rank {}, but this rank relays {} "
+        "connections for it already, which is the limit; the connection is closed",
+        from, to, kMostRelayed);
+    return;
+  }
   log_.debug("this rank relays a connection from rank {} to rank {} through rank {}", from, to,
              onwards.peer);
   connections_.push_back({from, to, std::move(socket), Dial(std::move(onwards)), {}});

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include <cstddef>
 #include <functional>
 #include <list>
 #include <optional>
@@ -20,6 +21,10 @@
 
 namespace mccl::rendezvous {
 
+/// Maximum number of connections that this rank relays for one neighbour, from which all of them
+/// come.
+inline constexpr std::size_t kMostRelayed = 4096;
+
 /// All connections that this rank relays. Not thread-safe. No call blocks.
 class Relaying {
  public:
@@ -33,7 +38,8 @@ class Relaying {
         log_(std::move(log)) {}
 
   /// Relays `socket`, a connection of rank `from`, to rank `to`. `onwards` is the dial to the next
-  /// rank on the path.
+  /// rank on the path. Closes the socket, with a warning, if kMostRelayed connections of `from` are
+  /// relayed already.
   void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;

@@ -226,7 +226,7 @@ void Wiring::take(Newcomer& newcomer, Clock::time_point now) {
                                         newcomer.key.group, now);
     case Purpose::relay:
       if (has_agreed_) return hand_over_or_pass_on(newcomer);
-      early_.push_back(std::move(newcomer));
+      if (early_.size() < kMostRelayed) early_.push_back(std::move(newcomer));
       return;
     default:
       log_.warn(

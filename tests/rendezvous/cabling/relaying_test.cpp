@@ -120,5 +120,16 @@ TEST_F(ARelay, LastsWhileBothEndsAreOpen) {
   EXPECT_TRUE(is_needed());
 }
 
+TEST(Relaying, RelaysALimitedNumberOfConnectionsForOneNeighbour) {
+  Relaying relaying{"auto", kGivenToTakeIt, kRetry, Log(1, LogLevel::off)};
+  for (std::size_t i = 0; i < kMostRelayed; ++i) relaying.pass_on(0, 2, Socket(), {});
+  auto [refused, refused_here] = transport::tcp::connected_sockets("127.0.0.1");
+  auto [relayed, relayed_here] = transport::tcp::connected_sockets("127.0.0.1");
+  relaying.pass_on(0, 2, std::move(refused_here), {});
+  relaying.pass_on(3, 2, std::move(relayed_here), {});
+  EXPECT_TRUE(transport::tcp::is_ready(refused, POLLIN));
+  EXPECT_FALSE(transport::tcp::is_ready(relayed, POLLIN));
+}
+
 }  // namespace
 }  // namespace mccl::rendezvous
