@@ -35,6 +35,26 @@ std::shared_ptr<char> protected_memory(std::size_t size) {
           }};
 }
 
+/// Replaces text by asterisks: zeros would look like the end of the environment to programs that
+/// read /proc/PID/environ. The program may have given a string literal to putenv(). The system
+/// cannot write to such read-only memory, but unlike a write by this process, its attempt does no
+/// harm.
+void overwrite(std::span<char> text) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return;
+  const Descriptor source(ends[0]);
+  const Descriptor sink(ends[1]);
+  constexpr std::string_view kAsterisks = "****************************************************";
+  while (!text.empty()) {
+    const std::size_t count = std::min(text.size(), kAsterisks.size());
+    if (::write(sink.get(), kAsterisks.data(), count) != static_cast<ssize_t>(count) ||
+        ::read(source.get(), text.data(), count) != static_cast<ssize_t>(count)) {
+      return;
+    }
+    text = text.subspan(count);
+  }
+}
+
 }  // namespace
 
 SecretBytes SecretBytes::copy_of(std::string_view bytes) {
@@ -66,10 +86,7 @@ void protect_job_key() {
   // of setenv(), so a getenv() in another thread finds either the old or the new entry.
   if (::putenv(const_cast<char*>(moved.view().data())) != 0) return;
   entries.push_back(std::move(moved));
-  // The program may have given a string literal to putenv(). The system cannot write zeros to such
-  // read-only memory, but unlike a write by this process, its attempt does no harm.
-  const Descriptor zeros(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
-  if (zeros) (void)!::read(zeros.get(), value, entry.size() - prefix);
+  overwrite(std::span(value, entry.size() - prefix));
 #endif
 }
 

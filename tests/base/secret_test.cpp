@@ -75,7 +75,7 @@ TEST(ProtectJobKey, MovesTheVariableAndErasesTheOriginal) {
   const char* const before = ::getenv(kKeyVariable);
   EXPECT_EQ(Config::from_environment().job_key, "the key of this job");
   const char* const after = ::getenv(kKeyVariable);
-  EXPECT_STREQ(before, "");
+  EXPECT_EQ(before, std::string(std::string_view("the key of this job").size(), '*'));
   EXPECT_STREQ(after, "the key of this job");
   EXPECT_TRUE(is_left_out(after));
   EXPECT_EQ(Config::from_environment().job_key, "the key of this job");

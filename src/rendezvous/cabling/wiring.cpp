@@ -28,9 +28,6 @@ using transport::tcp::Listener;
 constexpr std::ptrdiff_t kMostTimes = 16;
 /// Time after which a departing rank logs that it waits for ranks whose connections it relays.
 constexpr Clock::duration kQuietlyStays = 2s;
-/// Time limits for connecting to the next rank on a path, and of one attempt.
-constexpr Clock::duration kOnwardsLimit = 20s;
-constexpr Clock::duration kOnwardsAttempt = 500ms;
 
 /// True if the hostfile also lists the port for another rank, which may run on this host.
 bool is_shared(const WiringOptions& options, int port) {
@@ -106,7 +103,9 @@ void Wiring::listen_at(Listener listener) {
 
 Wiring::~Wiring() {
   if (abandoned_) {
-    thread_.detach();  // This is the child of a fork, and the thread exists only in the parent.
+    // This is the child of a fork, and the thread exists only in the parent. A thread of the child
+    // may have got its identity, so it is neither joined nor detached.
+    (void)new std::thread(std::move(thread_));
   } else {
     leave();
   }
@@ -211,54 +210,6 @@ void Wiring::listen_at_own_ends() {
       log_.debug("cannot listen at {} yet: {}", wanted.text(), error.what());
     }
   }
-}
-
-void Wiring::take(Newcomer& newcomer, Clock::time_point now) {
-  switch (newcomer.key.purpose) {
-    case Purpose::cable:
-      // After the agreement, a connection for a cable is closed. It comes from a rank that probes
-      // whether this rank is alive, or from a restarted process, which joins too late.
-      if (has_agreed_ || (options_.may_reach && !options_.may_reach(newcomer.peer))) return;
-      return discovery_.connected(newcomer.peer, std::move(newcomer.socket), newcomer.link_number,
-                                  now);
-    case Purpose::repair:
-      return discovery_.connected_again(newcomer.peer, std::move(newcomer.socket),
-                                        newcomer.key.group, now);
-    case Purpose::relay:
-      if (has_agreed_) return hand_over_or_pass_on(newcomer);
-      if (early_.size() < kMostRelayed) early_.push_back(std::move(newcomer));
-      return;
-    default:
-      log_.warn(
-          "rank {} connected to an address that is only for cables and relays; give every rank the "
-          "same hostfile (MCCL_HOSTFILE)",
-          newcomer.peer);
-  }
-}
-
-void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
-  const std::uint64_t rank = newcomer.key.group;
-  const auto destination = static_cast<Destination>(newcomer.key.rail);
-  const auto inlet = inlets_.find(destination);
-  if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
-    log_.warn(
-        "rank {} asked this rank to relay a connection to rank {}, but the job has no such rank, "
-        "or the requested service (links or store) is unknown; the connection is closed",
-        newcomer.peer, rank);
-    return;
-  }
-  const auto to = static_cast<int>(rank);
-  if (to == self_.rank) return inlet->second.hand_over(std::move(newcomer.socket));
-  Way way = way_to(to, destination);
-  DialRequest onwards{.self = way.first.self,
-                      .peer = way.first.rank,
-                      .key = way.first.key,
-                      .deadline = Clock::now() + kOnwardsLimit,
-                      .candidates = std::move(way.candidates),
-                      .attempt_limit = kOnwardsAttempt,
-                      .buffer_bytes = buffer_bytes_,
-                      .refused_for = kRefusedFor};
-  relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket), std::move(onwards));
 }
 
 void Wiring::agreed() {

@@ -127,6 +127,8 @@ class Wiring {
   void serve(Clock::time_point now);
   void watch_cables(Clock::time_point now);
   void listen_at_own_ends();
+  /// Keeps a connection to relay until the ranks have agreed, but at most kMostRelayed of a peer.
+  void wait_for_agreement(Newcomer& newcomer);
   void hand_over_or_pass_on(Newcomer& newcomer);
   void take(Newcomer& newcomer, Clock::time_point now);
   void agreed();

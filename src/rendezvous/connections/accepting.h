@@ -99,10 +99,12 @@ struct Newcomer {
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
 ///    prove it.
-/// 2. Once all ranks have joined: guests whose address is not that of a peer. Rule 4 alone does not
-///    stop a flood from many addresses.
-/// 3. Guests that have not sent their hello message. Peers send it immediately.
-/// 4. Guests of the address with the most guests, if they are more than kShare.
+/// 2. Once all ranks have joined: guests whose address is not that of a peer. The last rule alone
+///    does not stop a flood from many addresses.
+/// 3. Guests of an address that has more than half of all guests, and more than kShare. So a flood
+///    from one address cannot take the places of others by sending hello messages.
+/// 4. Guests that have not sent their hello message. Peers send it immediately.
+/// 5. Guests of the address with the most guests, if they are more than kShare.
 ///
 /// Ties are broken at random. A process without the key can therefore delay peers by a flood of
 /// connections, but cannot exclude a peer forever, however well it imitates one.

@@ -42,6 +42,12 @@ constexpr std::chrono::milliseconds kAnswerLimit = 30s;
 /// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
 /// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
 /// belongs to this host, or if the port is taken.
+/// Thrown if another process uses the port of the store.
+class PortInUse : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
 std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   std::vector<Listener> listeners;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -80,8 +86,10 @@ std::vector<Listener> listen_at(const std::string& address) {
           "give rank 0 the address 0.0.0.0:{} instead",
           where.port);
     }
-    throw InvalidArgument(
-        fmt::format("rank 0 cannot serve the store at {}: {}; {}", address, error.what(), advice));
+    const std::string text =
+        fmt::format("rank 0 cannot serve the store at {}: {}; {}", address, error.what(), advice);
+    if (error.code == EADDRINUSE) throw PortInUse(text);
+    throw InvalidArgument(text);
   }
 }
 
@@ -325,6 +333,20 @@ bool is_served(const std::string& address, const Party& access) {
   }
 }
 
+/// Listens like listen_at(). If the port is that of another process that is rank 0 of this job,
+/// both processes report it.
+std::vector<Listener> listen_as_rank_0(const std::string& address, const Party& access) {
+  try {
+    return listen_at(address);
+  } catch (const PortInUse&) {
+    if (!is_served(address, access)) throw;
+  }
+  throw InvalidArgument(fmt::format(
+      "rank 0 exists already: it serves the job's store at {}; give every process its own rank "
+      "(MCCL_RANK), and end any process left from an earlier run",
+      address));
+}
+
 }  // namespace
 
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
@@ -340,15 +362,9 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
   if (rank < 0)
     throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
   if (rank == 0) {
-    try {
-      return serve_store(listen_at(address), access, report);
-    } catch (const InvalidArgument&) {
-      if (!is_served(address, access)) throw;
-    }
-    throw InvalidArgument(fmt::format(
-        "rank 0 exists already: it serves the job's store at {}; give every process its own rank "
-        "(MCCL_RANK), and end any process left from an earlier run",
-        address));
+    check_key_for_encryption(access);
+    std::vector<Listener> listeners = listen_as_rank_0(address, access);
+    return serve_store(std::move(listeners), std::move(access), report);
   }
   Entrance entrance = entrance_at(address);
   if (access.job_key.empty() && access.keyless == Keyless::same_user)

@@ -27,7 +27,8 @@ std::size_t CipherThreads::count_for(double processes_per_core) {
 
 CipherThreads::~CipherThreads() {
   if (process_ != ::getpid()) {
-    for (std::thread& thread : threads_) thread.detach();
+    // The child's own threads may have got the identities of these, so they must not be touched.
+    (void)new std::vector<std::thread>(std::move(threads_));
     return;
   }
   is_ending_ = true;
@@ -40,9 +41,10 @@ void CipherThreads::start() {
   is_started_ = true;
   process_ = ::getpid();
   try {
+    threads_.reserve(count_);
     for (std::size_t lane = 1; lane <= count_; ++lane)
       threads_.push_back(start_thread("mccl-cipher", [this, lane] { run(lane); }));
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // The driving thread and the threads that have started process all records.
   }
 }

@@ -28,7 +28,7 @@ class Encryption {
   /// allows about 2^24.5 records under one key of AES-GCM.
   static constexpr std::uint64_t kRecordsPerKey = std::uint64_t{1} << 23;
 
-  /// Authenticates by a secret key per connection, which only the two ends have; see SecureStream.
+  /// Authenticates by a secret key per connection, which only the two ends have; see TlsHandshake.
   /// Throws Error if OpenSSL does not offer TLS 1.3 with the required ciphers.
   static std::shared_ptr<const Encryption> by_key(std::uint64_t records_per_key = kRecordsPerKey);
   /// Requires a certificate, signed by the authority, from both ends, in addition to the key of the

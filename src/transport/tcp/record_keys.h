@@ -48,6 +48,7 @@ inline constexpr std::size_t kMostCiphertextBytes = kRecordPayloadBytes + 256;
 inline constexpr std::size_t kAlertBytes = 2;
 inline constexpr std::byte kCloseNotify{0};
 inline constexpr std::array<std::byte, kAlertBytes> kEndOfStream = {std::byte{1}, kCloseNotify};
+inline constexpr std::array<std::byte, kAlertBytes> kBadRecord = {std::byte{2}, std::byte{20}};
 inline constexpr std::array<std::byte, 5> kKeyUpdate = {std::byte{24}, {}, {}, std::byte{1}, {}};
 inline constexpr std::byte kUpdateRequested{1};
 

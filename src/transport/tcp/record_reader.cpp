@@ -22,13 +22,13 @@ RecordReader::RecordReader(CipherSuite suite, const TrafficSecret& secret, int d
       in_(kNarrowBytes),
       rest_(kMostCiphertextBytes) {}
 
-void RecordReader::use(CipherThreads& threads) {
-  keys_.add_lanes(threads.lanes() - keys_.lanes());
+void RecordReader::widen(std::size_t helpers) {
   in_.grow(kWideBytes);
-  threads_ = &threads;
+  keys_.add_lanes(helpers);
 }
 
-TransferResult RecordReader::receive(std::span<std::byte> to) {
+TransferResult RecordReader::receive(std::span<std::byte> to, CipherThreads* threads) {
+  threads_ = threads;
   std::size_t got = take_rest(to);
   // Stops when all records that one system call received are decrypted.
   while (got < to.size() && !has_ended() && (got == 0 || has_input())) {
@@ -55,7 +55,7 @@ bool RecordReader::fill() {
   if (receive_more(most)) return true;
   if (input_end_ == kEndOfInput) {
     broken_ = ECONNRESET;
-    is_cut_short_ = !has_failed_to_send_;
+    is_cut_short_ = has_ended_in_order_;
   } else {
     broken_ = input_end_;
   }
@@ -74,6 +74,7 @@ bool RecordReader::receive_more(std::size_t most) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && would_block(errno)) return false;
     input_end_ = got == 0 ? kEndOfInput : errno;
+    has_ended_in_order_ = got == 0 && !has_failed_to_send_;
   }
   return false;
 }
@@ -117,7 +118,7 @@ std::size_t RecordReader::open(std::size_t count) {
   }
   std::size_t got = 0;
   for (const auto& [record, to, opened] : std::span(arrived_).first(count)) {
-    if (!opened) {
+    if (!opened || opened->bytes > kRecordPayloadBytes) {
       broken_ = EBADMSG;
       break;
     }

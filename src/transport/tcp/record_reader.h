@@ -31,17 +31,17 @@ class RecordReader {
   /// Throws Error if OpenSSL has no memory, and std::bad_alloc.
   RecordReader(CipherSuite suite, const TrafficSecret& secret, int descriptor);
 
-  /// Decrypts together with `threads` from now on. Throws Error or std::bad_alloc, without a
-  /// change, if memory runs out.
-  void use(CipherThreads& threads);
+  /// Prepares for `helpers` threads that decrypt too. Throws Error or std::bad_alloc if memory runs
+  /// out; the reader can then be used as before.
+  void widen(std::size_t helpers);
   /// Makes receive() take at most one record from the system. It is needed while the next owner of
   /// the socket has to be told by poll(2) about the bytes that follow.
   void read_single_records(bool single) { reads_single_records_ = single; }
 
   /// Returns no bytes and no error once the peer has ended the stream. The error is ECONNRESET if
   /// the connection ends without close_notify from the peer, and EBADMSG for a record that cannot
-  /// be decrypted.
-  TransferResult receive(std::span<std::byte> to);
+  /// be decrypted. `threads` help to decrypt, and require widen(); null if none help.
+  TransferResult receive(std::span<std::byte> to, CipherThreads* threads = nullptr);
   /// True if receive() may return bytes although the socket is not readable.
   bool has_input() const;
 
@@ -97,7 +97,7 @@ class RecordReader {
 
   RecordKeys keys_;
   const int descriptor_;
-  CipherThreads* threads_ = nullptr;   ///< Threads that help; null if there are none.
+  CipherThreads* threads_ = nullptr;   ///< Threads that help this call of receive(), or null.
   bool reads_single_records_ = false;  ///< See read_single_records().
   std::uint64_t received_ = 0;         ///< Number of records received under the current key.
   int empty_records_ = 0;              ///< Number of consecutive records without data.
@@ -108,6 +108,8 @@ class RecordReader {
   bool has_failed_to_send_ = false;  ///< See sending_has_failed().
   bool is_key_requested_ = false;    ///< See take_request_for_key().
   std::byte alert_{};                ///< See alert().
+  /// True if the system reported the end of the input, and no error of a send, before.
+  bool has_ended_in_order_ = false;
   /// The errno with which the system ended the input, or kEndOfInput; 0 while bytes may arrive. The
   /// bytes in in_ come before this end.
   int input_end_ = 0;

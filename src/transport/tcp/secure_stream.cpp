@@ -60,7 +60,7 @@ SecureStream::State SecureStream::advance() {
     const TlsHandshake::State state = handshake_->advance();
     if (state == TlsHandshake::State::failed) return fail(handshake_->trouble());
     if (state == TlsHandshake::State::waiting) return State::waiting;
-    if (!sending_) {
+    if (!reader_) {
       const Role peer = role_ == Role::client ? Role::server : Role::client;
       const CipherSuite suite = handshake_->suite();
       sending_.emplace(RecordKeys::Use::seal, suite, handshake_->secret_of(role_));
@@ -107,13 +107,13 @@ SecureStream::State SecureStream::confirm() {
 }
 
 void SecureStream::widen() noexcept {
-  if (std::exchange(has_tried_to_widen_, true) || !outbox_) return;
+  if (!outbox_ || std::exchange(has_tried_to_widen_, true)) return;
   const std::size_t helpers = outbox_->threads().lanes() - 1;
   if (helpers == 0) return;
   try {
     sending_->add_lanes(helpers);
     out_.grow(kWideBytes);
-    reader_->use(outbox_->threads());
+    reader_->widen(helpers);
     threads_ = &outbox_->threads();
   } catch (const std::exception&) {
     // There is no memory. The stream continues as it is.
@@ -124,6 +124,7 @@ int SecureStream::seal_and_send(std::span<const std::byte>& first,
                                 std::span<const std::byte>& second) {
   const std::uint64_t most = encryption_->records_per_key();
   if ((reader_->take_request_for_key() || sent_ >= most) && !replace_key()) return EPROTO;
+  CipherThreads* const threads = first.size() + second.size() >= kWorthThreads ? threads_ : nullptr;
   std::size_t count = 0;
   std::size_t placed = 0;
   out_.compact();
@@ -137,9 +138,14 @@ int SecureStream::seal_and_send(std::span<const std::byte>& first,
     sealing_[count++] = {{begin, end}, space.data() + placed, bytes};
     placed += bytes;
   }
-  CipherThreads::Batch batch(threads_, count, [this](std::size_t lane, std::size_t index) {
+  // A number is never used twice, even if this call fails: two records with the same number would
+  // reveal their contents.
+  first_sealing_ = sent_;
+  sent_ += count;
+  CipherThreads::Batch batch(threads, count, [this](std::size_t lane, std::size_t index) {
     const Sealing& each = sealing_[index];
-    if (!sending_->seal(lane, sent_ + index, ContentType::application_data, each.payload, each.to))
+    if (!sending_->seal(lane, first_sealing_ + index, ContentType::application_data, each.payload,
+                        each.to))
       has_failed_to_seal_ = true;
   });
   // The first records are sent while the others are encrypted.
@@ -150,11 +156,10 @@ int SecureStream::seal_and_send(std::span<const std::byte>& first,
       batch.help();
       continue;
     }
-    for (; done < processed; ++done) out_.add(sealing_[done].bytes);
     if (has_failed_to_seal_) return EPROTO;
+    for (; done < processed; ++done) out_.add(sealing_[done].bytes);
     if (error == 0) error = flush();
   }
-  sent_ += count;
   return error;
 }
 
@@ -162,15 +167,20 @@ bool SecureStream::seal_message(ContentType type, std::span<const std::byte> mes
   const std::size_t bytes = kRecordOverhead + message.size();
   if (out_.empty()) out_.compact();
   const std::span<std::byte> space = out_.space();
-  if (space.size() < bytes || !sending_->seal(0, sent_, type, {message, {}}, space.data()))
+  if (has_failed_to_seal_ || space.size() < bytes) return false;
+  if (!sending_->seal(0, sent_++, type, {message, {}}, space.data())) {
+    has_failed_to_seal_ = true;
     return false;
-  ++sent_;
+  }
   out_.add(bytes);
   return true;
 }
 
 bool SecureStream::replace_key() {
-  if (!seal_message(ContentType::handshake, kKeyUpdate) || !sending_->replace()) return false;
+  if (!seal_message(ContentType::handshake, kKeyUpdate) || !sending_->replace()) {
+    has_failed_to_seal_ = true;
+    return false;
+  }
   sent_ = 0;
   return true;
 }
@@ -179,7 +189,7 @@ TransferResult SecureStream::send(std::span<const std::byte> first,
                                   std::span<const std::byte> second) {
   const std::size_t total = first.size() + second.size();
   if (total >= kWorthThreads) widen();
-  int error = flush();
+  int error = has_failed_to_seal_ ? EPROTO : flush();
   while (error == 0 && !(first.empty() && second.empty())) error = seal_and_send(first, second);
   // If some bytes were accepted before an error, the next call reports the error.
   const std::size_t accepted = total - first.size() - second.size();
@@ -187,8 +197,15 @@ TransferResult SecureStream::send(std::span<const std::byte> first,
 }
 
 TransferResult SecureStream::receive(std::span<std::byte> to) {
-  if (to.size() >= kWorthThreads) widen();
-  return reader_->receive(to);
+  const bool is_worth_threads = to.size() >= kWorthThreads;
+  if (is_worth_threads) widen();
+  const TransferResult result = reader_->receive(to, is_worth_threads ? threads_ : nullptr);
+  // Tells the peer why the stream ends.
+  if (result.error == EBADMSG && !std::exchange(has_said_end_, true)) {
+    (void)seal_message(ContentType::alert, kBadRecord);
+    (void)flush();
+  }
+  return result;
 }
 
 int SecureStream::flush() noexcept {

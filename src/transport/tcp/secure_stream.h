@@ -118,6 +118,8 @@ class SecureStream {
   CipherThreads* threads_ = nullptr;  ///< Threads that help; null if there are none.
   ByteQueue out_;                     ///< Records that the system has not taken yet.
   std::array<Sealing, CipherThreads::kMostRecords> sealing_;
+  std::uint64_t first_sealing_ = 0;  ///< Number of the first record of sealing_.
+  /// True if OpenSSL has failed to encrypt a record. Nothing can be sent after that.
   std::atomic<bool> has_failed_to_seal_ = false;
 };
 

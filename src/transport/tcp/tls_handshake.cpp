@@ -133,13 +133,16 @@ void TlsHandshake::keep_secret(const ssl_st* ssl, const char* line) {
   const std::string_view text(line);
   for (std::size_t role = 0; role < kSecretNames.size(); ++role) {
     if (!text.starts_with(kSecretNames[role])) continue;
-    TrafficSecret& secret = Callbacks::handshake_of(ssl).secrets_[role];
+    TlsHandshake& handshake = Callbacks::handshake_of(ssl);
     const std::string_view digits = text.substr(text.rfind(' ') + 1);
-    for (std::size_t i = 0; i < secret.size() && 2 * i + 2 <= digits.size(); ++i) {
+    bool is_whole = digits.size() == 2 * sizeof(TrafficSecret);
+    for (std::size_t i = 0; is_whole && i < digits.size(); i += 2) {
       std::uint8_t value = 0;
-      std::from_chars(&digits[2 * i], &digits[2 * i] + 2, value, 16);
-      secret[i] = std::byte{value};
+      const auto [end, error] = std::from_chars(&digits[i], &digits[i] + 2, value, 16);
+      is_whole = error == std::errc() && end == &digits[i] + 2;
+      handshake.secrets_[role][i / 2] = std::byte{value};
     }
+    handshake.has_secret_[role] = is_whole;
   }
 }
 
@@ -191,6 +194,8 @@ TlsHandshake::State TlsHandshake::advance() {
   }
   if (!encryption_->has_certificates() && SSL_session_reused(ssl_) != 1)
     return fail("it did not prove that it knows the key of the connection");
+  if (!has_secret_[0] || !has_secret_[1])
+    return fail("OpenSSL did not report the secrets of the connection");
   const int error = flush();
   if (would_block(error)) return State::waiting;
   return error == 0 ? State::done : fail(kBrokeEarly);

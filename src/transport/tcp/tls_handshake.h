@@ -76,6 +76,7 @@ class TlsHandshake {
   const int descriptor_;
   ConnectionKey key_;
   std::array<TrafficSecret, 2> secrets_{};  ///< Indexed by TlsRole.
+  std::array<bool, 2> has_secret_{};        ///< True for the secrets that OpenSSL has reported.
   std::vector<std::byte> outgoing_;         ///< Bytes that the system has not taken yet.
   bool has_broken_ = false;                 ///< True if the connection has ended.
   std::string trouble_;
