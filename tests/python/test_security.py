@@ -174,6 +174,5 @@ def test_the_page_states_the_values_of_the_sources(what):
         definitions = values_of(constant, source)
         if definitions and definitions != [[]]:
             assert any(
-                all(any(way in said for way in ways) for ways in numbers)
-                for numbers in definitions
+                all(any(way in said for way in ways) for ways in numbers) for numbers in definitions
             ), f"{constant} is {definitions}, but the page says: {said}"
