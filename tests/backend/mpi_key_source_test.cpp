@@ -54,6 +54,13 @@ TEST(MpiKeySource, RanksOnSeveralHostsNeedOneUnlessItIsWaived) {
   EXPECT_EQ(key_source_of({.one_host = false, .is_waived = true}, 0), KeySource::mpi);
 }
 
+TEST(MpiKeySource, DataThatMustBeEncryptedIsNotSentBetweenHosts) {
+  const KeyFacts facts = {
+      .one_host = false, .encrypts = true, .some_have_key = true, .some_lack_key = false};
+  EXPECT_THAT(refusal_of(facts), HasSubstr("set MCCL_BACKEND=native, or MCCL_ENCRYPTION=off"));
+  EXPECT_EQ(key_source_of({.encrypts = true}, 0), KeySource::mpi);
+}
+
 TEST(MpiKeySource, AKeyOfSomeRanksIsAnError) {
   EXPECT_THAT(refusal_of({.some_have_key = true}), HasSubstr("on some ranks"));
 }

@@ -79,7 +79,7 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "bytes that a rank takes from a connection when it replaces it": (
         ("kMostTaken",),
-        "Repairs.AStreamContinuesIfTheAcceptorSends",
+        "TcpLink.AClosingConnectionTakesABoundedNumberOfBytes",
     ),
     "bytes kept for a peer behind relays that does not report what it has received": (
         ("kMostUnreported",),
@@ -87,7 +87,7 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "connections for links that this rank does not have": (
         ("kMostUnknown", "kUnknownLimit"),
-        "Repairs.ARestartedPeerIsNotTheOldOne",
+        "Repairs.HoldFewConnectionsForLinksThatThisRankDoesNotHave",
     ),
     "status reports for `mccl status` on another host": (
         ("kMostBytes",),

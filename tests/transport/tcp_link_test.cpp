@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <thread>
 
 #include "transport/link_conformance.h"
 #include "transport/tcp/link.h"
@@ -187,6 +188,26 @@ TEST(TcpLink, ARelayedLinkKeepsABoundedNumberOfBytes) {
     (void)relay.receive(taken);
   }
   EXPECT_LE(most, std::size_t{130} << 20);  // The size of the buffer is a power of two.
+}
+
+/// A peer that sends without end must not fill the memory of a rank that replaces the connection.
+TEST(TcpLink, AClosingConnectionTakesABoundedNumberOfBytes) {
+  auto [near, far] = connected_sockets("127.0.0.1");
+  tcp::TcpLink link(std::move(near), "rank 1", {.repairer = std::make_shared<NoRepairer>()});
+  std::thread peer([&far = far] {
+    const Bytes block(1 << 20);
+    tcp::TransferResult sent;
+    do {
+      sent = far.send(block);
+    } while (sent.error == 0 || sent.error == EAGAIN);
+  });
+  pollfd waiting = {link.descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 20'000), 1);
+  link.pause();
+  const tcp::StreamOffset received = link.close_connection();
+  EXPECT_GT(received, 0u);
+  EXPECT_LE(received, (std::size_t{64} << 20) + (std::size_t{64} << 10));
+  peer.join();
 }
 
 TEST(TcpLink, DescribesBothEnds) {

@@ -9,6 +9,11 @@ namespace mccl::mpi {
 
 KeySource key_source_of(const KeyFacts& facts, int rank) {
   using rendezvous::kHowToMakeAKey;
+  if (facts.encrypts && !facts.one_host) {
+    throw InvalidArgument(
+        "MCCL_ENCRYPTION is on, but MPI does not encrypt what the backend mpi sends between hosts: "
+        "set MCCL_BACKEND=native, or MCCL_ENCRYPTION=off if the network is trusted");
+  }
   if (!facts.some_lack_key) return KeySource::settings;
   if (facts.some_have_key) {
     throw InvalidArgument(

@@ -183,12 +183,8 @@ void MpiProcess::find_meeting_place(const Config& config) {
   mpi.Allreduce.waits(own, largest, std::size(own), mpi.type_of(DType::u64),
                       mpi.operation(DType::u64, ReduceKind::max), control_);
   const bool one_host = largest[0] == ~largest[1];
-  if (!one_host && largest[2] != 0) {
-    throw InvalidArgument(
-        "MCCL_ENCRYPTION is on, but MPI does not encrypt what the backend mpi sends between hosts: "
-        "set MCCL_BACKEND=native, or MCCL_ENCRYPTION=off if the network is trusted");
-  }
   const KeySource source = key_source_of({.one_host = one_host,
+                                          .encrypts = largest[2] != 0,
                                           .some_have_key = largest[3] != 0,
                                           .some_lack_key = largest[4] != 0,
                                           .is_required = largest[5] != 0,

@@ -3,10 +3,12 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "rendezvous/meeting/mesh_job.h"
+#include "transport/tcp_pair.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -153,6 +155,26 @@ TEST(Repairs, ARestartedPeerIsNotTheOldOne) {
   pair.job[0].mesh->set_endpoints({pair.job[0].mesh->endpoint(), pair.job[1].mesh->endpoint()});
   pair.job[0].mesh->everyone_is_here();
   EXPECT_THAT(pair.error_of(1), HasSubstr("that rank no longer has the link"));
+}
+
+TEST(Repairs, HoldFewConnectionsForLinksThatThisRankDoesNotHave) {
+  Repairs repairs({.self = {0, 2, "key", {}},
+                   .patience = seconds(10),
+                   .log = Log(0, LogLevel::off),
+                   .listener_of = {},
+                   .prepare = {},
+                   .on_repaired = {}});
+  std::vector<transport::tcp::Socket> ends;
+  for (int i = 0; i < 65; ++i) {
+    auto [near, far] = transport::tcp::connected_sockets("127.0.0.1");
+    ends.push_back(std::move(far));
+    repairs.accept({1, {77, transport::Purpose::repair, 0}, std::move(near), {}, {}});
+  }
+  const auto is_closed = [](const transport::tcp::Socket& end) {
+    return transport::tcp::is_ready(end, POLLIN);
+  };
+  EXPECT_TRUE(is_closed(ends.front())) << "the oldest makes room for the newest";
+  EXPECT_EQ(std::ranges::count_if(ends, is_closed), 1);
 }
 
 TEST(Repairs, APeerThatDoesNotAnswerIsGivenUpAfterTheSetTime) {
