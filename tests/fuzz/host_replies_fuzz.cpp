@@ -2,7 +2,6 @@
 // ports, the calls that it has heard, and results of tests. After a line "===", the output of a
 // trial of mccl doctor's self-test, which contains JSON of another host.
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "cli/hosts/replies.h"
 #include "cluster/finding.h"
 #include "input.h"
-#include "mccl/error.h"
+#include "rendezvous/connections/wire.h"
 
 namespace mccl::fuzz::host_replies {
 namespace {
