@@ -20,12 +20,12 @@
 #include "base/json_text.h"
 #include "base/open_files.h"
 #include "base/thread.h"
-#include "base/value_text.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/probe/connections.h"
 #include "cli/probe/gather.h"
 #include "cli/probe/packets.h"
+#include "cli/probe/requests.h"
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
 
@@ -34,34 +34,6 @@ namespace {
 
 using nlohmann::json;
 constexpr std::size_t kMostThreads = 512;
-constexpr double kLongest = 10;
-constexpr int kMostPatience = 3600;
-constexpr std::size_t kShortestKey = 16;
-
-[[noreturn]] void refuse(const char* key, const char* expected) {
-  throw InvalidArgument(
-      fmt::format("a request to mccl probe has no valid \"{}\"; expected {}", key, expected));
-}
-
-std::string text_in(const json& request, const char* key) {
-  const auto found = request.find(key);
-  if (found == request.end() || !found->is_string()) refuse(key, "text");
-  return found->get<std::string>();
-}
-
-double number_in(const json& request, const char* key, double least, double most) {
-  const auto found = request.find(key);
-  if (found == request.end() || !found->is_number()) refuse(key, "a number");
-  const auto value = found->get<double>();
-  if (!(value >= least && value <= most)) refuse(key, "a number in the valid range");
-  return value;
-}
-
-Address address_of(const std::string& text, double port) {
-  const auto address = Address::parse_numeric(text, static_cast<std::uint16_t>(port));
-  if (!address) throw InvalidArgument(fmt::format("{} is not an address", in_quotes(text)));
-  return *address;
-}
 
 /// Listens at the first free port of a range, or at any free port if all ports of the range are
 /// taken.
@@ -84,21 +56,6 @@ double now_in_epoch() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Parameters of a request to connect to another probe: "id", "to", "port", and optionally "from".
-struct Target {
-  explicit Target(const json& request)
-      : id(number_in(request, "id", 0, 1e9)),
-        to(address_of(text_in(request, "to"), number_in(request, "port", 1, 65535))) {
-    if (request.contains("from")) source = address_of(text_in(request, "from"), 0);
-  }
-
-  const Address* from() const { return source ? &*source : nullptr; }
-
-  double id;
-  Address to;
-  std::optional<Address> source;
-};
-
 /// Executes requests, and writes the answers to standard output.
 class Agent {
  public:
@@ -113,21 +70,22 @@ class Agent {
   Agent& operator=(const Agent&) = delete;
 
   /// Executes a request. Requests that test a connection are answered later, in any order. Throws
-  /// InvalidArgument for an invalid or unknown request.
-  void obey(const nlohmann::json& request) {
-    using Action = void (Agent::*)(const json&);
-    constexpr std::pair<std::string_view, Action> kActions[] = {
-        {"tell", &Agent::describe_host}, {"listen", &Agent::listen}, {"call", &Agent::call},
-        {"dial", &Agent::dial},          {"packet", &Agent::packet}, {"time", &Agent::time},
-    };
-    if (!request.is_object()) throw InvalidArgument("a request to mccl probe is not a JSON object");
-    const std::string name = text_in(request, "do");
-    const auto* const found =
-        std::ranges::find(kActions, name, &std::pair<std::string_view, Action>::first);
-    if (found == std::end(kActions))
-      throw InvalidArgument(
-          fmt::format("mccl probe does not know the request {}", in_quotes(name)));
-    (this->*found->second)(request);
+  /// InvalidArgument for a "listen" after the first one, and for a request before it that needs it.
+  void obey(const ProbeRequest& request) {
+    switch (request.kind) {
+      case ProbeRequest::Kind::tell:
+        return describe_host(request);
+      case ProbeRequest::Kind::listen:
+        return listen(request);
+      case ProbeRequest::Kind::call:
+        return call(request);
+      case ProbeRequest::Kind::dial:
+        return dial(request);
+      case ProbeRequest::Kind::packet:
+        return packet(request);
+      case ProbeRequest::Kind::time:
+        return time(request);
+    }
   }
 
  private:
@@ -159,24 +117,23 @@ class Agent {
 
   /// Runs a connection test on a separate thread, and writes its result as an answer named `kind`.
   /// Throws InvalidArgument if no "listen" request has provided the key yet.
-  void test(const char* kind, const nlohmann::json& request,
+  void test(const char* kind, const ProbeRequest& request,
             std::function<nlohmann::json(const Target&)> run) {
     secret();
-    start([this, kind, target = Target(request), run = std::move(run)] {
+    start([this, kind, target = request.target.value(), run = std::move(run)] {
       json answer = run(target);
       answer["id"] = target.id;
       say({{kind, answer}});
     });
   }
 
-  void describe_host(const nlohmann::json& request) {
+  void describe_host(const ProbeRequest& request) {
     // The clock is read before anything that takes time, because the caller compares the clock with
     // the time of its request.
     say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
     GatherPlan plan;
-    plan.python = text_in(request, "python");
-    plan.patience =
-        std::chrono::seconds(static_cast<int>(number_in(request, "patience", 1, kMostPatience)));
+    plan.python = request.python;
+    plan.patience = request.patience;
     plan.as_macos = as_macos_;
     const cluster::HostFacts facts = gather(plan, [this](const std::string& program) {
       say({{"busy", program}});
@@ -184,14 +141,12 @@ class Agent {
     say({{"told", json_of(facts)}});
   }
 
-  void listen(const nlohmann::json& request) {
+  void listen(const ProbeRequest& request) {
     if (secret_) throw InvalidArgument("mccl probe is already listening");
-    const std::string key = text_in(request, "key");
-    if (key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
     // The limit of open files is raised only now, because describe_host() must report the limit
     // with which a job starts.
     raise_open_files_limit();
-    secret_.emplace(key);
+    secret_.emplace(request.key);
     std::vector<transport::tcp::Listener> listeners;
     listeners.reserve(kPortRanges.size());
     for (const auto& [first, last] : kPortRanges) listeners.push_back(listen_within(first, last));
@@ -203,31 +158,29 @@ class Agent {
            {"calls", calls_->hears()}}}});
   }
 
-  void call(const nlohmann::json& request) {
+  void call(const ProbeRequest& request) {
     secret();
-    start([this, name = number_in(request, "name", 0, 1e9)] {
+    start([this, name = request.name] {
       calls_->call(fmt::format("{:.0f}", name));
       say({{"called", true}});
     });
   }
 
-  void dial(const nlohmann::json& request) {
+  void dial(const ProbeRequest& request) {
     test("dialled", request, [this](const Target& target) -> json {
       const std::string why = probe::dial(secret(), target.to, target.from());
       return {{"good", why.empty()}, {"why", why}};
     });
   }
 
-  void packet(const nlohmann::json& request) {
-    const auto bytes = static_cast<int>(number_in(request, "bytes", 0, 65535));
-    test("packet", request, [this, bytes](const Target& target) -> json {
+  void packet(const ProbeRequest& request) {
+    test("packet", request, [this, bytes = request.bytes](const Target& target) -> json {
       return {{"good", packet_arrives(secret(), target.to, target.from(), bytes)}};
     });
   }
 
-  void time(const nlohmann::json& request) {
-    const double seconds = number_in(request, "seconds", 0, kLongest);
-    test("timed", request, [this, seconds](const Target& target) -> json {
+  void time(const ProbeRequest& request) {
+    test("timed", request, [this, seconds = request.seconds](const Target& target) -> json {
       const Timed timed = time_link(secret(), target.to, target.from(), seconds);
       return {{"latency_s", timed.latency_s}, {"bytes_per_s", timed.bytes_per_s}};
     });
@@ -266,7 +219,7 @@ constexpr const char* kThisSystem = "linux";
 int run_probe(bool as_macos) {
   const auto agent = std::make_unique<Agent>(as_macos);
   for (std::string line; std::getline(std::cin, line);)
-    agent->obey(parse_json(line, "standard input of mccl probe", "a request"));
+    agent->obey(parse_request(parse_json(line, "standard input of mccl probe", "a request")));
   // The requesting command has ended and reads no more results, so this process exits without
   // waiting for tests that still run.
   std::fflush(stdout);

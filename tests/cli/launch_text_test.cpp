@@ -183,7 +183,7 @@ TEST(LaunchRankWords, RemovesTheWordsOfTheLauncher) {
 TEST(LaunchRankWords, PassesOnOtherOutput) {
   std::mt19937 random(29);
   for (const std::string text : {"t", "t exit", "t exit x\n", "t begins\n", "tt exit 1 or 2\n",
-                                 "t exit 1234567890123456789012345\n"}) {
+                                 "t exit 1234567890123456789012345\n", "t exit 00000000000001\n"}) {
     RankWords words("t", false);
     EXPECT_EQ(filtered(words, text, random), text);
     EXPECT_FALSE(words.status());

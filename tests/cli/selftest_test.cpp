@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 
@@ -72,6 +73,26 @@ TEST(RdmaRate, CountsActivePortsOnly) {
   EXPECT_EQ(rdma_gbs_of(with_devices({"DOWN"})), std::nullopt);
   EXPECT_EQ(rdma_gbs_of(with_devices({"ACTIVE", "DOWN", "ACTIVE"})), 25);
   EXPECT_EQ(rdma_gbs_of(with_devices({""})), 12.5);  // macOS reports no state
+}
+
+/// Another host may send any JSON.
+TEST(SelftestResults, InvalidValuesCountAsMissing) {
+  const SelftestCase trial{.name = "t", .argv = {}, .result_file = ""};
+  for (const char* result : {"7", R"({"rows": 7})", R"({"rows": {"a": 1}})", R"({"transport": 7})"})
+    EXPECT_THAT(figures_of(trial, nlohmann::json::parse(result)), IsEmpty()) << result;
+  const auto odd = R"({"transport": 7, "rows": [1, null, {"collective": 8, "bytes": "x"}]})";
+  EXPECT_THAT(figures_of(trial, nlohmann::json::parse(odd)),
+              Contains(ElementsAre("t", "", "0", "0.0 us", "-", "-", "0")));
+}
+
+TEST(SelftestResults, EndAtADeepNesting) {
+  const std::string deep(100'000, '[');
+  std::string output =
+      "[0] mccl-selftest-result\n[0] " + deep + std::string(deep.size(), ']') + "\n";
+  EXPECT_TRUE(result_in(output).is_null());
+  output = "[0] x\n[0] mccl-selftest-result\n[0] {\"rows\": []}\n";
+  EXPECT_TRUE(result_in(output).is_object());
+  EXPECT_EQ(output, "[0] x\n");
 }
 
 }  // namespace

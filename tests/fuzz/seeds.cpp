@@ -1,6 +1,8 @@
 // Writes the seeds of the fuzz targets, one file each. The seeds are valid input.
 //
 //   mccl_fuzz_seeds tests/fuzz/corpus
+#include "seeds.h"
+
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -32,44 +34,7 @@
 namespace {
 
 using namespace mccl;
-using Bytes = std::vector<std::byte>;
-
-template <typename T>
-requires(std::is_trivially_copyable_v<T> && !std::is_array_v<T>)  // text uses the overload below
-    Bytes raw(const T& value) {
-  const auto bytes = std::as_bytes(std::span(&value, 1));
-  return {bytes.begin(), bytes.end()};
-}
-
-Bytes raw(std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-Bytes operator+(Bytes first, const Bytes& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
-Bytes one(int value) { return {static_cast<std::byte>(value)}; }
-
-/// The seeds of one target, named after their content.
-class Corpus {
- public:
-  Corpus(const std::filesystem::path& root, std::string_view target) : folder_(root / target) {
-    std::filesystem::create_directories(folder_);
-  }
-  void add(std::string_view name, const Bytes& bytes) const {
-    std::ofstream file(folder_ / name, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-    if (!file.flush()) throw std::runtime_error("cannot write " + (folder_ / name).string());
-  }
-  void add(std::string_view name, std::string_view text) const { add(name, raw(text)); }
-
- private:
-  const std::filesystem::path folder_;
-};
+using namespace mccl::fuzz;
 
 engine::Call a_call() {
   return {Collective::all_reduce, DType::f32, ReduceKind::max, -1, 1000, 7, -1, 0, 99};
@@ -492,6 +457,8 @@ int main(int count, char** arguments) {
   handshakes.add("stranger_answers", one(1) + stranger_says(true));
   handshakes.add("after_the_challenge", one(2) + Bytes(64));
   write_agreements(root);
+  write_seeds_of_ranks(root);
+  write_seeds_of_programs(root);
   write_messages({root, "messages"});
   write_metrics_requests({root, "metrics_request"});
   write_blocks({root, "blocks"});

@@ -6,21 +6,27 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/json_text.h"
+#include "base/value_text.h"
 #include "cli/kit/dialogue.h"
 #include "cli/kit/file.h"
 #include "cli/kit/program.h"
+#include "cluster/read_facts.h"
 #include "cluster/text.h"
+#include "mccl/error.h"
 
 namespace mccl::cli::doctor {
 namespace {
 
 using namespace std::chrono_literals;
+using cluster::value_at;
 using nlohmann::json;
 
 constexpr auto kForTrial = 300s;
@@ -117,28 +123,13 @@ SelftestCase among(const std::string& program, const Others& others, bool by_rdm
   return trial;
 }
 
-/// Returns the JSON that rank 0 prints after kResult, without the prefix that mccl launch puts
-/// before each line; null if there is none. Removes kResult and everything after it from `output`.
-json result_in(std::string& output) {
-  const std::size_t begin = output.find(kResult);
-  if (begin == output.npos) return nullptr;
-  std::string text;
-  for (const std::string_view line :
-       cluster::lines_of(std::string_view(output).substr(begin + std::strlen(kResult)))) {
-    const bool of_rank = line.starts_with(kFirstRank);
-    if (of_rank) text.append(line.substr(std::strlen(kFirstRank))) += '\n';
+/// Returns null if the text is not JSON, or is nested too deep.
+json parse_result(std::string_view text) {
+  try {
+    return parse_json(text, "a trial", "the JSON that mccl bench writes");
+  } catch (const InvalidArgument&) {
+    return nullptr;
   }
-  json result = json::parse(text, nullptr, false);
-  if (result.is_discarded()) return nullptr;
-  output.resize(output.rfind('\n', begin) + 1);
-  return result;
-}
-
-/// Returns the number at `key`; 0 if the value is not a number. For example, the rate of a barrier
-/// is null.
-double number_at(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 /// Returns the best possible rate, in GB/s: the trial's bound_gbs or, if that is 0, the bound that
@@ -147,31 +138,10 @@ double bound_of(const SelftestCase& trial, const json& result) {
   const auto found = result.find("bounds");
   if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;
   const json& bounds = *found;
-  const bool tcp = result.value("transport", "") == "tcp";
-  if (!tcp) return number_at(bounds, "pass_all_gbs");
-  return std::max(number_at(bounds, "tcp_one_way_gbs"), number_at(bounds, "tcp_both_ways_gbs"));
-}
-
-void add_figures(const SelftestCase& trial, const json& result,
-                 std::vector<std::vector<std::string>>& rows) {
-  const double bound = bound_of(trial, result);
-  const json all = result.value("rows", json::array());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const json& row = all[i];
-    const auto bytes = number_at(row, "bytes");
-    // Shows no sizes between 8 bytes and 1 MiB. If both halves of a row were measured, shows only
-    // the in-place half.
-    const bool again = i + 1 < all.size() && number_at(all[i + 1], "bytes") == bytes &&
-                       all[i + 1].value("collective", "") == row.value("collective", "");
-    if (again || (bytes > 8 && bytes < (1 << 20))) continue;
-    const double busbw = number_at(row, "busbw");
-    const bool large = bytes > 8 && busbw > 0;
-    rows.push_back({trial.name, row.value("collective", ""), fmt::format("{:.0f}", bytes),
-                    fmt::format("{:.1f} us", number_at(row, "time_us")),
-                    large ? fmt::format("{:.2f} GB/s", busbw) : "-",
-                    large && bound > 0 ? fmt::format("{:.2f} GB/s", bound) : "-",
-                    fmt::format("{:.0f}", number_at(row, "wrong"))});
-  }
+  const bool tcp = value_at<std::string>(result, "transport") == "tcp";
+  if (!tcp) return value_at<double>(bounds, "pass_all_gbs");
+  return std::max(value_at<double>(bounds, "tcp_one_way_gbs"),
+                  value_at<double>(bounds, "tcp_both_ways_gbs"));
 }
 
 struct Outcome {
@@ -200,21 +170,18 @@ Outcome run_case(const SelftestCase& trial, const std::map<std::string, std::str
                   .result = {}};
   if (outcome.status == 0) outcome.kind = Outcome::Kind::good;
   if (outcome.status == kNotThere) outcome.kind = Outcome::Kind::not_there;
-  outcome.result = trial.result_file.empty()
-                       ? result_in(outcome.output)
-                       : json::parse(contents_of(trial.result_file), nullptr, false);
-  if (outcome.result.is_discarded()) outcome.result = nullptr;
+  outcome.result = trial.result_file.empty() ? result_in(outcome.output)
+                                             : parse_result(contents_of(trial.result_file));
   return outcome;
 }
 
 std::string text_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>& outcomes) {
-  std::vector<std::vector<std::string>> rows = {{"trial", "outcome", "seconds"}};
-  std::vector<std::vector<std::string>> figures = {
-      {"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
+  Figures rows = {{"trial", "outcome", "seconds"}};
+  Figures figures = {{"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     rows.push_back({trials[i].name, std::string(word_of(outcomes[i].kind)),
                     fmt::format("{:.1f}", outcomes[i].seconds)});
-    if (outcomes[i].result.is_object()) add_figures(trials[i], outcomes[i].result, figures);
+    std::ranges::move(figures_of(trials[i], outcomes[i].result), std::back_inserter(figures));
   }
   return cluster::table_text(rows) + "\n" + cluster::table_text(figures);
 }
@@ -289,6 +256,47 @@ ThisMachine this_machine(const Report& report,
 }
 
 }  // namespace
+
+/// The JSON follows kResult.
+json result_in(std::string& output) {
+  const std::size_t begin = output.find(kResult);
+  if (begin == output.npos) return nullptr;
+  std::string text;
+  for (const std::string_view line :
+       cluster::lines_of(std::string_view(output).substr(begin + std::strlen(kResult)))) {
+    const bool of_rank = line.starts_with(kFirstRank);
+    if (of_rank) text.append(line.substr(std::strlen(kFirstRank))) += '\n';
+  }
+  json result = parse_result(text);
+  if (!result.is_null()) output.resize(output.rfind('\n', begin) + 1);
+  return result;
+}
+
+Figures figures_of(const SelftestCase& trial, const json& result) {
+  Figures figures;
+  const auto rows = result.is_object() ? result.find("rows") : result.end();
+  if (rows == result.end() || !rows->is_array()) return figures;
+  const double bound = bound_of(trial, result);
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    const json& row = (*rows)[i];
+    // Some values may be null, such as the rate of a barrier. They count as 0.
+    const auto bytes = value_at<double>(row, "bytes");
+    const auto collective = value_at<std::string>(row, "collective");
+    // Shows no sizes between 8 bytes and 1 MiB. If both halves of a row were measured, shows only
+    // the in-place half.
+    const bool again = i + 1 < rows->size() && value_at<double>((*rows)[i + 1], "bytes") == bytes &&
+                       value_at<std::string>((*rows)[i + 1], "collective") == collective;
+    if (again || (bytes > 8 && bytes < (1 << 20))) continue;
+    const auto busbw = value_at<double>(row, "busbw");
+    const bool large = bytes > 8 && busbw > 0;
+    figures.push_back({trial.name, printable(collective), fmt::format("{:.0f}", bytes),
+                       fmt::format("{:.1f} us", value_at<double>(row, "time_us")),
+                       large ? fmt::format("{:.2f} GB/s", busbw) : "-",
+                       large && bound > 0 ? fmt::format("{:.2f} GB/s", bound) : "-",
+                       fmt::format("{:.0f}", value_at<double>(row, "wrong"))});
+  }
+  return figures;
+}
 
 std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts) {
   std::optional<double> total;

@@ -55,6 +55,16 @@ std::optional<double> rdma_gbs_of(const cluster::HostFacts& facts);
 std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Others& others,
                                          const std::string& folder);
 
+/// Returns the JSON that rank 0 of a trial prints, without the prefix that mccl launch puts before
+/// each line; null if there is none. Removes it from `output`, which another host may have written.
+nlohmann::json result_in(std::string& output);
+
+/// Rows of a table of text.
+using Figures = std::vector<std::vector<std::string>>;
+/// Returns a row for each measurement of a trial that the table shows. Another host may have
+/// written `result`: invalid values become 0 or empty.
+Figures figures_of(const SelftestCase& trial, const nlohmann::json& result);
+
 /// Runs all trials and prints their results. Adds the results to `json`, and writes it to the file
 /// `output`. Returns true if no trial failed. Throws Error if a signal ends the trials.
 bool run_selftest(const hosts::WhichHosts& which, const Report& report, nlohmann::json json,

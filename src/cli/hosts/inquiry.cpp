@@ -7,12 +7,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/json_text.h"
 #include "base/value_text.h"
+#include "cli/hosts/replies.h"
 #include "cli/kit/dialogue.h"
 #include "cli/kit/program.h"
 #include "cli/probe/secret.h"
-#include "cluster/read_facts.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 
@@ -28,22 +27,9 @@ constexpr int kCalls = 2;
 /// that have just come up.
 constexpr auto kForCalling = 4s;
 constexpr auto kForHearing = 600ms;
-constexpr std::size_t kMostAnswers = 100'000;
 /// Maximum number of bytes that a host may send until its facts are complete. A host that sends
 /// more is no longer queried.
 constexpr std::size_t kMostSaid = std::size_t{8} << 20;
-
-double now_in_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// Returns the minimum error of a host's clock in seconds; negative if the clock is behind, 0 if it
-/// may be right. The exact error is unknown, because the host read `shown` from its clock at some
-/// time between `asked_at` and now.
-double clock_off(double shown, double asked_at) {
-  if (shown < asked_at) return shown - asked_at;
-  return std::max(0.0, shown - now_in_epoch());
-}
 
 /// Returns a shell script that reports whether mccl is found, and then becomes `mccl probe`. The
 /// report begins on a new line, because a start-up file of the shell may have printed an unfinished
@@ -74,22 +60,9 @@ std::string Inquiry::python_of(const Host& host) const {
 }
 
 /// The session with one host, and what the host has sent.
-struct Inquiry::Line {
-  const std::string token = "mccl-" + rendezvous::make_random_name(16);
+struct Inquiry::Line : Replies {
   std::unique_ptr<Dialogue> session;
-  json request;                 ///< The request for the host's facts; sent once the probe runs.
-  bool is_missing = false;      ///< True if the host has no mccl.
-  std::string program;          ///< Path of the host's mccl; empty until it is found.
-  std::string busy;             ///< The last program that the probe started to gather facts.
-  bool told = false;            ///< True once the host has reported all its facts.
-  bool other_build = false;     ///< True if the host's probe uses another protocol.
-  std::size_t heard_bytes = 0;  ///< Number of bytes received before the facts were complete.
-  /// Time of the request, in seconds since 1970, by this machine's clock.
-  double asked_at = 0;
-  std::optional<double> clock_off_s;
-  std::string odd;  ///< Beginning of the first answer that could not be parsed.
-  std::vector<json> answers;
-  cluster::CallResults calls;  ///< All discovery messages that the host has received.
+  json request;  ///< The request for the host's facts; sent once the probe runs.
 };
 
 Inquiry::Inquiry(std::vector<Host> hosts, Reaching reaching, Signals& signals, Say say)
@@ -135,60 +108,10 @@ void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
 
 void Inquiry::hear(std::size_t host, std::string_view text) {
   Line& line = *lines_[host];
-  if (!line.told) line.heard_bytes += text.size() + 1;
-  if (line.program.empty()) {
-    constexpr std::string_view kProbe = " probe ";
-    if (!text.starts_with(line.token)) return;
-    const std::string_view rest = text.substr(line.token.size());
-    line.is_missing = rest == " none";
-    if (!rest.starts_with(kProbe)) return;
-    line.program = rest.substr(kProbe.size());
-    line.asked_at = now_in_epoch();
-    line.session->send(line.request.dump() + "\n");
-    return;
-  }
-  try {
-    hear_probe(host, parse_json(text, "mccl probe", "an answer"));
-  } catch (const InvalidArgument&) {
-    if (line.odd.empty() && !text.empty()) line.odd = text.substr(0, 60);
-  }
-}
-
-void Inquiry::hear_probe(std::size_t host, const json& answer) {
-  Line& line = *lines_[host];
-  if (!answer.is_object()) return;
-  if (const auto protocol = answer.find("protocol");
-      protocol != answer.end() && *protocol != probe::kProtocol) {
-    line.other_build = true;
-  }
-  if (const auto clock = answer.find("clock"); clock != answer.end() && clock->is_number()) {
-    line.clock_off_s = clock_off(clock->get<double>(), line.asked_at);
-  } else if (const auto busy = answer.find("busy"); busy != answer.end() && busy->is_string()) {
-    line.busy = busy->get<std::string>();
-  } else if (const auto told = answer.find("told"); told != answer.end()) {
-    if (!line.told && !line.other_build) settle(host, *told);
-    line.told = !line.other_build;
-  } else if (const auto listening = answer.find("listening"); listening != answer.end()) {
-    take_ports(asked_[host], *listening);
-  } else if (const bool heard = answer.contains("heard"); heard || answer.contains("unanswered")) {
-    const json& said = answer[heard ? "heard" : "unanswered"];
-    auto& list = heard ? line.calls.heard : line.calls.unanswered;
-    const auto hearing = hearing_of(said, host, asked_.size());
-    if (hearing && list.size() < kMostAnswers) list.push_back(*hearing);
-  } else if (line.answers.size() < kMostAnswers) {
-    line.answers.push_back(answer);
-  }
-}
-
-void Inquiry::settle(std::size_t host, const json& told) {
-  Asked& asked = asked_[host];
-  const Line& line = *lines_[host];
-  asked.facts = cluster::read_facts(text_of(asked.host), told);
-  asked.facts.mccl = line.program;
-  asked.facts.clock_off_s = line.clock_off_s.value_or(0);
-  if (!line.clock_off_s) note_odd(asked.facts, "mccl probe", "the time", "");
-  asked.reached = true;
-  say_(fmt::format("{}: {}", asked.facts.host, summary_of(asked.facts)));
+  const Replies::News news = line.take(text, asked_, host);
+  if (news == Replies::News::probe) line.session->send(line.request.dump() + "\n");
+  if (news == Replies::News::facts)
+    say_(fmt::format("{}: {}", asked_[host].facts.host, summary_of(asked_[host].facts)));
 }
 
 void Inquiry::wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done) {

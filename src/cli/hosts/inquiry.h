@@ -82,8 +82,6 @@ class Inquiry {
   struct Line;
   void begin_to_ask(std::size_t host, std::chrono::seconds patience);
   void hear(std::size_t host, std::string_view line);
-  void hear_probe(std::size_t host, const nlohmann::json& answer);
-  void settle(std::size_t host, const nlohmann::json& told);
   std::string python_of(const Host& host) const;
   /// Returns the reason why the host has not reported its facts within `patience`.
   std::string fault_of(std::size_t host, std::chrono::seconds patience) const;

@@ -68,13 +68,7 @@ void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std:
   const Messages answers = inquiry.probe(requests, patience_for(requests));
   for (std::size_t host = 0; host < requests.size(); ++host) {
     if (answers[host].size() < requests[host].size()) inquiry.give_up(host);
-    for (const json& each : answers[host]) {
-      const auto answer = each.find(kind);
-      if (answer == each.end() || !answer->contains("id")) continue;
-      const auto id = value_at<double>(*answer, "id");
-      if (id >= 0 && id < static_cast<double>(tests.size()))
-        then(static_cast<std::size_t>(id), *answer);
-    }
+    for_each_answer(answers[host], kind, tests.size(), then);
   }
 }
 
@@ -90,6 +84,28 @@ int tournament_round(int players, int a, int b) {
 
 }  // namespace
 
+void for_each_answer(std::span<const json> answers, const char* kind, std::size_t tests,
+                     const std::function<void(std::size_t test, const json&)>& then) {
+  for (const json& each : answers) {
+    const auto answer = each.find(kind);
+    if (answer == each.end() || !answer->contains("id")) continue;
+    const auto id = value_at<double>(*answer, "id");
+    if (id >= 0 && id < static_cast<double>(tests)) then(static_cast<std::size_t>(id), *answer);
+  }
+}
+
+void take(Dialled& result, const json& answer) {
+  result.good = value_at<bool>(answer, "good");
+  const std::string why = printable(value_at<std::string>(answer, "why"));
+  if (result.good || !why.empty()) result.why = result.good ? "" : why;
+}
+
+void take(LinkTime& result, const json& answer) {
+  result.latency_s = value_at<double>(answer, "latency_s");
+  result.bytes_per_s = value_at<double>(answer, "bytes_per_s");
+  result.good = result.bytes_per_s > 0;
+}
+
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
   std::vector<Dialled> results(tests.size());
   ask(
@@ -98,11 +114,7 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
         results[i].why = "no answer";
         return {{"do", "dial"}, {"port", port_of(inquiry, tests[i])}};
       },
-      [&](std::size_t i, const json& answer) {
-        results[i].good = value_at<bool>(answer, "good");
-        const std::string why = printable(value_at<std::string>(answer, "why"));
-        if (results[i].good || !why.empty()) results[i].why = results[i].good ? "" : why;
-      });
+      [&](std::size_t i, const json& answer) { take(results[i], answer); });
   // If a host was lost meanwhile, the reason why a connection to or from it failed is unknown. Such
   // a test counts as not tried.
   for (std::size_t i = 0; i < tests.size(); ++i) results[i].tried = can_be_tried(inquiry, tests[i]);
@@ -136,11 +148,7 @@ std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tes
           const std::uint16_t port = port_of(inquiry, tests[i]);
           return {{"do", "time"}, {"port", port}, {"seconds", kSecondsOfLink}};
         },
-        [&](std::size_t i, const json& answer) {
-          results[i].latency_s = value_at<double>(answer, "latency_s");
-          results[i].bytes_per_s = value_at<double>(answer, "bytes_per_s");
-          results[i].good = results[i].bytes_per_s > 0;
-        });
+        [&](std::size_t i, const json& answer) { take(results[i], answer); });
   }
   return results;
 }

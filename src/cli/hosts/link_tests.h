@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,6 +34,14 @@ struct LinkTime {
   double latency_s = 0;
   double bytes_per_s = 0;
 };
+
+/// Passes each answer named `kind` of a host's `answers` to `then`, together with its test, the
+/// answer's id. Ignores answers that are malformed, or whose id is not one of `tests` tests.
+void for_each_answer(std::span<const nlohmann::json> answers, const char* kind, std::size_t tests,
+                     const std::function<void(std::size_t test, const nlohmann::json&)>& then);
+/// Stores an answer, of which any part may be missing or invalid.
+void take(Dialled& result, const nlohmann::json& answer);
+void take(LinkTime& result, const nlohmann::json& answer);
 
 /// Tries all connections. Returns the results in the order of the tests.
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests);

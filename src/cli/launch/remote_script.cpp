@@ -295,7 +295,8 @@ std::size_t RankWords::filter(std::span<char> bytes) {
       break;
     }
     keep(at);
-    const std::size_t end = rest.find('\n', token_.size());
+    // A longer word is output of the rank, whether or not its end has arrived.
+    const std::size_t end = rest.substr(0, token_.size() + kLongestWord).find('\n', token_.size());
     if (end == rest.npos && rest.size() < token_.size() + kLongestWord) break;
     std::string_view word = rest.substr(token_.size(), end - token_.size());
     if (word.ends_with('\r')) word.remove_suffix(1);

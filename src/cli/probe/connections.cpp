@@ -44,7 +44,7 @@ constexpr const char* kGreeting = "mccl ";
 constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
-constexpr std::size_t kLongestIntroduction = 200;
+constexpr std::size_t kLongestDialerLine = 200;
 /// Maximum number of entries in `conversations_`; further connections are closed. Few are needed,
 /// because each host takes part in one measurement at a time.
 constexpr std::size_t kMostConversations = 64;
@@ -171,14 +171,12 @@ Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) 
                      : why;
     return result;
   };
-  const auto greeting = stream.read_line();
-  if (!greeting || !greeting->starts_with(kGreeting))
-    return fail("another program answers at this address");
-  const std::string theirs = greeting->substr(std::strlen(kGreeting));
+  const auto theirs = nonce_in(stream.read_line().value_or(""));
+  if (!theirs) return fail("another program answers at this address");
   const std::string line = fmt::format("{} {} {}\n", result.nonce, purpose,
-                                       secret.prove("dials", {theirs, result.nonce, purpose}));
+                                       secret.prove("dials", {*theirs, result.nonce, purpose}));
   stream.write(line.data(), line.size());
-  const std::string expected = "ok " + secret.prove("answers", {theirs, result.nonce, purpose});
+  const std::string expected = "ok " + secret.prove("answers", {*theirs, result.nonce, purpose});
   if (stream.read_line() != expected) return fail("a probe of another run answers at this address");
   return result;
 }
@@ -216,6 +214,26 @@ double measure_rate(Stream& stream, const Secret& secret, const std::string& non
 }
 
 }  // namespace
+
+std::string greeting_of(std::string_view nonce) { return fmt::format("{}{}\n", kGreeting, nonce); }
+
+std::optional<std::string> nonce_in(std::string_view greeting) {
+  if (!greeting.starts_with(kGreeting)) return {};
+  return std::string(greeting.substr(std::strlen(kGreeting)));
+}
+
+DialerLine parse_dialer_line(const Secret& secret, std::string_view nonce, std::string_view said) {
+  using State = DialerLine::State;
+  const std::size_t end = said.find('\n');
+  if (end == said.npos)
+    return {said.size() < kLongestDialerLine ? State::incomplete : State::invalid, {}, {}};
+  const auto words = cluster::words_of(said.substr(0, end));
+  // A probe sends one line and then waits for the answer, so further bytes are invalid.
+  if (end + 1 != said.size() || said.size() > kLongestDialerLine || words.size() != 3 ||
+      !is_purpose(words[1]) || !secret.is_proof(words[2], "dials", {nonce, words[0], words[1]}))
+    return {State::invalid, {}, {}};
+  return {State::proved, std::string(words[0]), std::string(words[1])};
+}
 
 Listeners::Listeners(const Secret& secret, std::vector<transport::tcp::Listener> listeners)
     : secret_(secret), listeners_(std::move(listeners)) {
@@ -269,27 +287,23 @@ void Listeners::accept(transport::tcp::Listener& listener) {
     strangers_.pop_front();
   }
   std::string nonce = make_nonce();
-  if (!send_line(accepted.socket, fmt::format("mccl {}\n", nonce))) return;
+  if (!send_line(accepted.socket, greeting_of(nonce))) return;
   strangers_.push_back(
       {std::move(accepted.socket), address, std::move(nonce), "", Clock::now() + kToProve});
 }
 
 bool Listeners::hear(Stranger& stranger) {
-  std::array<char, kLongestIntroduction> bytes;
+  std::array<char, kLongestDialerLine> bytes;
   const ssize_t n = ::recv(stranger.socket.descriptor(), bytes.data(),
                            bytes.size() - stranger.said.size(), MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   if (n == 0) return false;
   stranger.said.append(bytes.data(), static_cast<std::size_t>(n));
-  const std::size_t end = stranger.said.find('\n');
-  if (end == std::string::npos) return stranger.said.size() < kLongestIntroduction;
-  const auto words = cluster::words_of(std::string_view(stranger.said).substr(0, end));
-  // A probe sends one line and then waits for the answer, so further bytes are invalid.
-  if (end + 1 != stranger.said.size() || words.size() != 3 || !is_purpose(words[1])) return false;
-  if (!secret_.is_proof(words[2], "dials", {stranger.nonce, words[0], words[1]})) return false;
-  const std::string proof = secret_.prove("answers", {stranger.nonce, words[0], words[1]});
-  if (send_line(stranger.socket, fmt::format("ok {}\n", proof)) && words[1] != kHello)
-    converse(stranger, std::string(words[0]), std::string(words[1]));
+  const auto [state, nonce, purpose] = parse_dialer_line(secret_, stranger.nonce, stranger.said);
+  if (state != DialerLine::State::proved) return state == DialerLine::State::incomplete;
+  const std::string proof = secret_.prove("answers", {stranger.nonce, nonce, purpose});
+  if (send_line(stranger.socket, fmt::format("ok {}\n", proof)) && purpose != kHello)
+    converse(stranger, nonce, purpose);
   return false;
 }
 

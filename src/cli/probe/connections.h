@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -22,6 +24,25 @@ using transport::tcp::Address;
 using transport::tcp::Socket;
 
 class Stream;
+
+/// The greeting of a listening probe: one line.
+std::string greeting_of(std::string_view nonce);
+/// Returns the nonce in a greeting; empty for any other line.
+std::optional<std::string> nonce_in(std::string_view greeting);
+
+/// The line that a dialing side sends, as far as it has arrived.
+struct DialerLine {
+  enum class State {
+    incomplete,
+    invalid,  ///< Malformed, or without a valid proof of the key.
+    proved,
+  };
+  State state = State::incomplete;
+  std::string nonce;    ///< The dialing side's nonce.
+  std::string purpose;  ///< A purpose that listeners know.
+};
+/// Parses the bytes with which a dialing side answers the greeting that contained `nonce`.
+DialerLine parse_dialer_line(const Secret& secret, std::string_view nonce, std::string_view said);
 
 /// Accepts and answers connections until it is destroyed. The listening side first sends "mccl
 /// NONCE". The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both

@@ -156,6 +156,21 @@ bool send(const Socket& socket, const std::string& bytes, const Address& to) {
 
 }  // namespace
 
+std::optional<Message> parse_message(const Secret& secret, std::string_view head) {
+  using Kind = Message::Kind;
+  const auto words = cluster::words_of(head);
+  const auto proves = [&](const char* purpose, std::initializer_list<std::string_view> covered) {
+    return secret.is_proof(words.back(), purpose, covered);
+  };
+  if (words.size() == 3 && proves("sends", {words[0], words[1]})) return Message{Kind::test, words};
+  if (words.size() == 4 && words[0] == "who" && proves("who", {words[1], words[2]}))
+    return Message{Kind::who, words};
+  if (words.size() != 5 || (words[0] != "call" && words[0] != "here")) return {};
+  const bool calls = words[0] == "call";
+  if (!proves(calls ? "call" : "here", {words[1], words[2], words[3]})) return {};
+  return Message{calls ? Kind::call : Kind::here, words};
+}
+
 MulticastProbe::MulticastProbe(const Secret& secret, Say say)
     : secret_(secret),
       say_(std::move(say)),
@@ -182,17 +197,19 @@ void MulticastProbe::run() {
 }
 
 void MulticastProbe::answer(const Packet& packet) {
-  const auto words = cluster::words_of(packet.head);
-  if (words.size() != 3 || !secret_.is_proof(words[2], "sends", {words[0], words[1]})) return;
+  const auto message = parse_message(secret_, packet.head);
+  if (!message || message->kind != Message::Kind::test) return;
+  const auto& words = message->words;
   send(packets_, fmt::format("{} {}\n", words[0], secret_.prove("got", {words[0], words[1]})),
        packet.from);
 }
 
 void MulticastProbe::take(const Packet& packet) {
-  const auto words = cluster::words_of(packet.head);
-  if (words.size() == 5 && words[0] == "call") take_call(packet, words);
-  if (words.size() == 4 && words[0] == "who") take_question(packet, words);
-  if (words.size() == 5 && words[0] == "here") take_answer(packet, words);
+  const auto message = parse_message(secret_, packet.head);
+  if (!message) return;
+  if (message->kind == Message::Kind::call) take_call(packet, message->words);
+  if (message->kind == Message::Kind::who) take_question(packet, message->words);
+  if (message->kind == Message::Kind::here) take_answer(packet, message->words);
 }
 
 std::optional<MulticastProbe::Place> MulticastProbe::called(std::string_view nonce) {
@@ -203,11 +220,10 @@ std::optional<MulticastProbe::Place> MulticastProbe::called(std::string_view non
 }
 
 void MulticastProbe::take_call(const Packet& packet, std::span<const std::string_view> words) {
-  // Ignores this host's own calls, which the system may also deliver to this host, calls without a
-  // valid proof, calls that were already received, and all calls while kMostQuestions are open.
+  // Ignores this host's own calls, which the system may also deliver to this host, calls that were
+  // already received, and all calls while kMostQuestions are open.
   const std::string nonce(words[1]);
   if (called(nonce) || questions_.size() == kMostQuestions ||
-      !secret_.is_proof(words[4], "call", {words[1], words[2], words[3]}) ||
       !heard_.insert({nonce, packet.interface}).second)
     return;
   const std::string mine = make_nonce();
@@ -220,9 +236,7 @@ void MulticastProbe::take_call(const Packet& packet, std::span<const std::string
 
 void MulticastProbe::take_question(const Packet& packet, std::span<const std::string_view> words) {
   const std::optional<Place> place = called(words[1]);
-  if (!place || place->interface != packet.interface ||
-      !secret_.is_proof(words[3], "who", {words[1], words[2]}))
-    return;
+  if (!place || place->interface != packet.interface) return;
   const std::string proof = secret_.prove("here", {words[2], place->name, place->from});
   // A question that arrives by multicast repeats a question that got no answer. Several probes of
   // the asking host may share the port, and a unicast packet reaches only one of these probes. So
@@ -236,8 +250,7 @@ void MulticastProbe::take_answer(const Packet& packet, std::span<const std::stri
   const auto question = questions_.find(std::string(words[1]));
   if (question == questions_.end()) return;
   const Place& place = question->second.place;
-  if (place.interface != packet.interface || place.name != words[2] || place.from != words[3] ||
-      !secret_.is_proof(words[4], "here", {words[1], words[2], words[3]}))
+  if (place.interface != packet.interface || place.name != words[2] || place.from != words[3])
     return;
   report("heard", place);
   questions_.erase(question);

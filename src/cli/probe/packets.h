@@ -16,6 +16,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "cli/probe/secret.h"
@@ -33,6 +34,22 @@ struct Packet {
   unsigned interface = 0;  ///< Index of the receiving interface; 0: unknown.
   bool to_all = false;     ///< True if the packet was sent to all hosts of the network (multicast).
 };
+
+/// A packet's first line, whose sender has proved that it knows the key. The words are parts of
+/// Packet::head.
+struct Message {
+  enum class Kind {
+    test,  ///< A test packet: "NONCE SIZE PROOF".
+    // MulticastProbe defines these messages.
+    call,  ///< Contains "call NONCE NAME INTERFACE PROOF".
+    who,   ///< Contains "who NONCE NONCE-2 PROOF".
+    here,  ///< Contains "here NONCE-2 NAME INTERFACE PROOF".
+  };
+  Kind kind = Kind::test;
+  std::vector<std::string_view> words;
+};
+/// Parses a packet's first line. Empty if it is malformed or its proof is invalid.
+std::optional<Message> parse_message(const Secret& secret, std::string_view head);
 
 /// Answers packets until it is destroyed. A test packet that proves knowledge of the key gets a
 /// smaller packet as its answer.
@@ -84,6 +101,7 @@ class MulticastProbe {
   void run();
   void answer(const Packet& packet);
   void take(const Packet& packet);
+  // The words of these messages belong to a valid message.
   void take_call(const Packet& packet, std::span<const std::string_view> words);
   void take_question(const Packet& packet, std::span<const std::string_view> words);
   void take_answer(const Packet& packet, std::span<const std::string_view> words);

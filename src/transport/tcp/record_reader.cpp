@@ -82,7 +82,8 @@ bool RecordReader::receive_more(std::size_t most) {
 std::span<const std::byte> RecordReader::record_at(std::size_t position) {
   const std::span<const std::byte> bytes = in_.bytes().subspan(position);
   const std::optional<std::size_t> size = record_size(bytes);
-  if (!size) broken_ = EBADMSG;
+  // The valid records before an invalid one are received first.
+  if (!size && position == 0) broken_ = EBADMSG;
   return size && *size > 0 && *size <= bytes.size() ? bytes.first(*size)
                                                     : std::span<const std::byte>();
 }

@@ -81,8 +81,8 @@ class RecordReader {
   /// Receives up to `most` bytes into in_ without moving its bytes. Returns false if none have
   /// arrived. Sets input_end_ if the connection has ended.
   bool receive_more(std::size_t most);
-  /// Returns the record at `position` of in_; an empty span if it is not complete. Sets broken_ if
-  /// TLS allows no such record.
+  /// Returns the record at `position` of in_; an empty span if it is not complete, or if TLS allows
+  /// no such record. Sets broken_ if TLS does not allow the first record.
   std::span<const std::byte> record_at(std::size_t position);
   /// Decrypts records into `to`. Returns the number of bytes of payload. If `to` is too small for
   /// the next record, the rest of its payload waits in rest_.

@@ -1,0 +1,29 @@
+// The files that mccl plan reads. The first byte selects a result of mccl bench or a list of
+// cables. A valid file must give a plan.
+#include "base/cabling.h"
+#include "cli/plan/check.h"
+#include "cli/plan/facts.h"
+#include "input.h"
+#include "mccl/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace mccl::cli;
+  mccl::fuzz::Input input(data, size);
+  const std::size_t kind = input.byte();
+  try {
+    if (kind % 2 == 0) {
+      const plan::MeasuredRun run = plan::parse_run(std::string(input.text()), "a file");
+      mccl::fuzz::require(!run.rows.empty() && run.ranks > 0, "a run of nothing");
+      // A plan for many ranks takes long.
+      if (run.ranks > 8 || run.rows.size() > 4) return 0;
+      mccl::fuzz::require(plan::compare(run).size() == run.rows.size(), "a row without a plan");
+    } else {
+      const int ranks = 1 + static_cast<int>(kind / 2 % 8);
+      const mccl::Cabling cabling = plan::parse_links(input.text(), "a file", ranks);
+      mccl::fuzz::require(cabling.size() == ranks, "cables of other ranks");
+      mccl::fuzz::require(!plan::links_text(cabling, 1e-5, 1e9).empty(), "a text of nothing");
+    }
+  } catch (const mccl::InvalidArgument&) {
+  }
+  return 0;
+}
