@@ -157,9 +157,12 @@ class Receiver {
  public:
   explicit Receiver(std::size_t flags)
       : reader_(suite_of(flags), TrafficSecret{}, make_sockets(ends_)) {
-    // All inputs share the thread, because making it would dominate the run time.
-    static CipherThreads threads(1);
-    if (flags & mccl::fuzz::kWithThreads) reader_.use(threads);
+    if (flags & mccl::fuzz::kWithThreads) {
+      // All inputs share the thread, because making it would dominate the run time.
+      static CipherThreads threads(1);
+      reader_.widen(1);
+      threads_ = &threads;
+    }
     reader_.read_single_records(flags & mccl::fuzz::kSingleRecords);
   }
 
@@ -180,7 +183,7 @@ class Receiver {
   /// Receives once. Returns false if nothing was received.
   bool receive(std::size_t most) {
     Bytes to(most);
-    const TransferResult result = reader_.receive(to);
+    const TransferResult result = reader_.receive(to, threads_);
     require(result.bytes <= most, "more was received than there is room for");
     require(!ended_ || (result.bytes == 0 && result.error == *ended_), "an end is not the end");
     require(result.bytes == 0 || result.error == 0, "bytes and an error");
@@ -207,6 +210,7 @@ class Receiver {
 
   Descriptor ends_[2];
   RecordReader reader_;
+  CipherThreads* threads_ = nullptr;
   std::optional<int> ended_;
 };
 
