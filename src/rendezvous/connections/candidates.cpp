@@ -211,6 +211,9 @@ Endpoint parse_endpoint(std::string_view text) {
   Endpoint endpoint;
   try {
     const json fields = json::parse(text);
+    // Only the conversion of an integer has a defined result for every number.
+    if (!fields.at("rank").is_number_integer() || !fields.at("port").is_number_integer())
+      refuse("its rank or port is not an integer");
     endpoint = {fields.at("rank"), fields.at("host"), fields.at("port"), fields.at("addresses"),
                 fields.at("listed")};
   } catch (const json::exception&) {

@@ -65,6 +65,7 @@ TEST(Endpoint, AcceptsOnlyTheCanonicalForm) {
            with(R"("rank":3)", R"("rank":99999999999)"),
            with(R"("rank":3)", R"("rank":-1)"),
            with("29603", "0"),
+           with("29603", "29603e99"),
            with("29603", "65536"),
            with(R"("listed":true)", R"("listed":1)"),
            with(R"("listed":true)", R"("listed":"yes")"),
