@@ -71,7 +71,8 @@ Wiring::Wiring(WiringOptions options)
                 milliseconds_of(options_.config.connect_timeout),
                 milliseconds_of(link_retry_of(options_.config)), log_) {
   for (const Destination each : {Destination::links, Destination::store}) inlets_[each];
-  thread_ = start_thread("mccl wiring", [this] { run(); });
+  thread_ = std::make_unique<std::thread>();
+  *thread_ = start_thread("mccl wiring", [this] { run(); });
 }
 
 /// Listens at the addresses that the hostfile lists for this rank. If the hostfile lists the port
@@ -105,7 +106,7 @@ Wiring::~Wiring() {
   if (abandoned_) {
     // This is the child of a fork, and the thread exists only in the parent. A thread of the child
     // may have got its identity, so it is neither joined nor detached.
-    (void)new std::thread(std::move(thread_));
+    (void)thread_.release();
   } else {
     leave();
   }
@@ -113,7 +114,7 @@ Wiring::~Wiring() {
 
 void Wiring::leave() {
   std::unique_lock lock(mutex_);
-  if (abandoned_ || !thread_.joinable()) return;
+  if (abandoned_ || !thread_ || !thread_->joinable()) return;
   leaves_ = true;
   wake_.wake();
   const auto is_free = [this] {
@@ -127,7 +128,7 @@ void Wiring::leave() {
   is_over_ = true;
   wake_.wake();
   lock.unlock();
-  thread_.join();
+  thread_->join();
   close();  // Frees the ports now, even if this object is still referenced.
 }
 

@@ -171,7 +171,7 @@ class Wiring {
   std::vector<std::vector<CableEnds>> ends_;  ///< Cables to each rank; one entry per rail.
   std::vector<std::uint16_t> ports_;          ///< Listening port of each rank.
 
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
 };
 
 /// Makes a Wiring, and blocks until the ranks agree, at most for MCCL_CONNECT_TIMEOUT. Throws like

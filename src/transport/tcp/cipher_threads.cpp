@@ -26,24 +26,26 @@ std::size_t CipherThreads::count_for(double processes_per_core) {
 }
 
 CipherThreads::~CipherThreads() {
+  if (!running_) return;
   if (process_ != ::getpid()) {
     // The child's own threads may have got the identities of these, so they must not be touched.
-    (void)new std::vector<std::thread>(std::move(threads_));
+    (void)running_.release();
     return;
   }
   is_ending_ = true;
   ++generation_;
   generation_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : *running_) thread.join();
 }
 
 void CipherThreads::start() {
   is_started_ = true;
   process_ = ::getpid();
   try {
-    threads_.reserve(count_);
+    running_ = std::make_unique<std::vector<std::thread>>();
+    running_->reserve(count_);
     for (std::size_t lane = 1; lane <= count_; ++lane)
-      threads_.push_back(start_thread("mccl-cipher", [this, lane] { run(lane); }));
+      running_->push_back(start_thread("mccl-cipher", [this, lane] { run(lane); }));
   } catch (const std::exception&) {
     // The driving thread and the threads that have started process all records.
   }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -77,8 +78,8 @@ class CipherThreads {
 
   const std::size_t count_;
   bool is_started_ = false;
-  pid_t process_ = 0;  ///< The process that has the threads.
-  std::vector<std::thread> threads_;
+  pid_t process_ = 0;                                  ///< The process that has the threads.
+  std::unique_ptr<std::vector<std::thread>> running_;  ///< Null before the first batch.
   /// Increases with each batch, and at the end. Threads wait for a change.
   std::atomic<std::uint32_t> generation_ = 0;
   std::atomic<bool> is_ending_ = false;
