@@ -9,6 +9,8 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -35,6 +37,8 @@ std::shared_ptr<char> protected_memory(std::size_t size) {
           }};
 }
 
+#ifdef __GLIBC__
+
 /// Replaces text by asterisks: zeros would look like the end of the environment to programs that
 /// read /proc/PID/environ. The program may have given a string literal to putenv(). The system
 /// cannot write to such read-only memory, but unlike a write by this process, its attempt does no
@@ -54,6 +58,8 @@ void overwrite(std::span<char> text) {
     text = text.subspan(count);
   }
 }
+
+#endif
 
 }  // namespace
 
