@@ -52,7 +52,7 @@ struct StoreReport {
 /// Settings that a program makes in another way do not affect the store.
 ///
 /// Throws InvalidArgument if `rank` is negative, if there is no key and the address belongs to
-/// another host, or if the settings in the environment are invalid.
+/// another host, or if a setting of encryption in the environment is invalid.
 MCCL_API std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                                const SecretBytes& job_key,
                                                std::chrono::milliseconds timeout,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -379,9 +380,16 @@ namespace mccl {
 std::shared_ptr<Store> make_tcp_store(const std::string& address, int rank,
                                       const SecretBytes& job_key, std::chrono::milliseconds timeout,
                                       const StoreReport& report) {
-  // The caller supplies no settings, so only the environment can request encryption. The key in the
-  // environment stays where it is: the caller may have passed a pointer to it, and need it again.
-  const Config config = Config::from_environment(process_environment());
+  // The caller supplies no settings, so only the environment can request encryption. The other
+  // settings matter once the program makes a context. The key in the environment stays where it is:
+  // the caller may have passed a pointer to it, and need it again.
+  const ProcessEnvironment environment = process_environment();
+  std::map<std::string, std::string> about_encryption;
+  for (const auto& variable : environment) {
+    if (variable.first == "MCCL_ENCRYPTION" || variable.first.starts_with("MCCL_TLS_"))
+      about_encryption.insert(variable);
+  }
+  const Config config = Config::from_environment(about_encryption);
   rendezvous::Party access = {.job_key = job_key,
                               .encryption = transport::tcp::Encryption::of(config)};
   return rendezvous::make_tcp_store_for(std::move(access), address, rank, timeout, report);
