@@ -22,7 +22,6 @@ namespace mccl {
 
 namespace {
 
-constexpr std::size_t kLongestShown = 120;
 constexpr std::string_view kBlanks = " \t\r\n";
 
 bool is_control(char c) {
@@ -112,15 +111,15 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 
 bool has_control_characters(std::string_view text) { return std::ranges::any_of(text, is_control); }
 
-std::string printable(std::string_view text) {
+std::string printable(std::string_view text, std::size_t longest) {
   std::string result;
-  for (const char c : text.substr(0, kLongestShown)) {
+  for (const char c : text.substr(0, longest)) {
     if (is_control(c))
       fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(c));
     else
       result += c;
   }
-  if (text.size() > kLongestShown) {
+  if (text.size() > longest) {
     // A cut inside a multi-byte character would leave text that is not UTF-8.
     while (!result.empty() && (static_cast<unsigned char>(result.back()) & 0xc0) == 0x80)
       result.pop_back();

@@ -30,8 +30,8 @@ bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 bool has_control_characters(std::string_view text);
 
-/// Replaces control characters by \xNN, and truncates the text after 120 bytes.
-std::string printable(std::string_view text);
+/// Replaces control characters by \xNN, and truncates the text after `longest` bytes.
+std::string printable(std::string_view text, std::size_t longest = 120);
 /// printable() in double quotes.
 std::string in_quotes(std::string_view text);
 

@@ -224,8 +224,13 @@ rendezvous::Met Engine::meet() {
       .agree_on_key =
           [this](std::shared_ptr<Store> store, Clock::time_point deadline) {
             options_.store = std::move(store);
-            return rendezvous::agree_on_key(
-                {rank(), size(), options_.config, *options_.store, log_, deadline});
+            return rendezvous::agree_on_key({.rank = rank(),
+                                             .size = size(),
+                                             .config = options_.config,
+                                             .store = *options_.store,
+                                             .log = log_,
+                                             .deadline = deadline,
+                                             .file = &key_file_});
           },
   });
 }

@@ -57,6 +57,7 @@
 #include "mccl/metrics.h"
 #include "mccl/store.h"
 #include "node/neighbour.h"
+#include "rendezvous/connections/proof.h"
 #include "rendezvous/meeting/meeting.h"
 #include "schedule/cable_map.h"
 
@@ -282,6 +283,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::atomic<std::thread::id> forker_{};
 
   Driver driver_;
+  /// Rank 0's key file; null on other ranks, and if the ranks have a key of their own.
+  std::shared_ptr<const rendezvous::KeyFile> key_file_;
   rendezvous::Met met_;  ///< Result of meet(); later members are initialised from it.
   const double ranks_per_core_;
   const std::shared_ptr<const node::SharedMemory> memory_;

@@ -14,11 +14,11 @@
 #include "mccl/error.h"
 #include "node/arena.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/meeting/mesh.h"
 #include "rendezvous/meeting/neighbours.h"
 #include "rendezvous/meeting/rdma_devices.h"
+#include "rendezvous/meeting/second_process.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
@@ -57,12 +57,6 @@ constexpr int kPartForLastAnswers = 4;
 /// for listeners, and for files that are open only while the ranks connect.
 constexpr std::size_t kPassingFiles = 16;
 
-/// Returns the key of this run of the job. A process of an earlier run knows the job's key, but not
-/// the name of this run, so its proofs are not accepted.
-SecretBytes key_of(const SecretBytes& job_key, const std::string& incarnation) {
-  return secret_of(prove(job_key, "mccl incarnation", bytes_of(incarnation)));
-}
-
 /// Word that a rank with GPUs appends to the host and the cores that it publishes.
 constexpr std::string_view kHasGpus = "gpus";
 
@@ -77,26 +71,10 @@ class Meeting {
 
   Met run() {
     const AnswerLimit limit(*o_.store, begun_ + time_);
-    met_.store = std::make_shared<Incarnation>(
-        o_.store,
-        JoinRequest{.rank = o_.rank,
-                    .size = o_.size,
-                    .agreement = agreement_of_arrival(o_.config),
-                    .advice = advice_without_key(o_.config),
-                    // The store outlives this object and may call on_second later, so the lambda
-                    // captures copies.
-                    .on_second =
-                        [log = o_.log, rank = o_.rank](const std::string& process) {
-                          log.warn(
-                              "{} also claimed to be rank {} and ended with an error: give every "
-                              "process its own rank (MCCL_RANK), and end any process left from an "
-                              "earlier run",
-                              printable(process), rank);
-                        }},
-        time_, [this] { check_cables(); }, last_answers_);
+    arrive();
     try {
       publish_places();
-      key_ = key_of(o_.agree_on_key(met_.store, deadline_), met_.store->name());
+      key_ = secret_of_run(o_.agree_on_key(met_.store, deadline_), met_.store->name());
       listen();
       connect();
       share_memory();
@@ -115,6 +93,22 @@ class Meeting {
   }
   bool shares_memory() const {
     return o_.config.transport == "auto" || o_.config.transport == "shm";
+  }
+
+  void arrive() {
+    try {
+      met_.store = std::make_shared<Incarnation>(
+          o_.store,
+          JoinRequest{.rank = o_.rank,
+                      .size = o_.size,
+                      .agreement = agreement_of_arrival(o_.config),
+                      .advice = advice_without_key(o_.config),
+                      .on_second = warning_of_second(o_.log, o_.rank)},
+          time_, [this] { check_cables(); }, last_answers_);
+    } catch (const TimeoutError&) {
+      report_to_first_process(o_);
+      throw;
+    }
   }
 
   void publish_places() {

@@ -106,14 +106,20 @@ std::optional<std::string> find_now(Store& store, const std::string& key) {
 
 std::vector<std::string> Exchange::all_gather(std::string_view stage,
                                               const std::string& card) const {
-  const std::string table = decide(stage, card, join_cards);
-  std::string_view rest = table;
+  return split(decide(stage, card, join_cards), stage);
+}
+
+std::vector<std::string> Exchange::published(std::string_view stage) const {
+  return split(read(stage), stage);
+}
+
+std::vector<std::string> Exchange::split(std::string_view table, std::string_view stage) const {
   std::vector<std::string> cards;
   for (int rank = 0; rank < size_; ++rank) {
-    const std::size_t bytes = take_number(rest, stage);
-    if (bytes > rest.size()) refuse(stage);
-    cards.emplace_back(rest.substr(0, bytes));
-    rest.remove_prefix(bytes);
+    const std::size_t bytes = take_number(table, stage);
+    if (bytes > table.size()) refuse(stage);
+    cards.emplace_back(table.substr(0, bytes));
+    table.remove_prefix(bytes);
   }
   return cards;
 }

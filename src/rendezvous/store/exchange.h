@@ -38,12 +38,16 @@ class Exchange {
   /// Returns the texts (cards) that all ranks publish in the stage, in rank order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
 
+  /// Returns the texts of a stage that all ranks have completed.
+  std::vector<std::string> published(std::string_view stage) const;
+
   /// Function by which rank 0 combines the cards of a stage into the text that decide() returns on
   /// every rank.
   using Decide = std::function<std::string(const std::vector<std::string>& cards)>;
   std::string decide(std::string_view stage, const std::string& card, const Decide& decide) const;
 
  private:
+  std::vector<std::string> split(std::string_view table, std::string_view stage) const;
   std::vector<std::string> collect(std::string_view stage, const std::string& card) const;
   void publish(std::string_view stage, std::string_view text) const;
   std::string read(std::string_view stage) const;

@@ -52,6 +52,9 @@ constexpr milliseconds kLastWordsToEach = 5ms;
 /// for their arrival, because they would otherwise find no store and could not learn the reason.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
+/// Maximum number of characters of another rank's reason that are shown.
+constexpr std::size_t kLongestReason = 2048;
+
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
 std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
 
@@ -74,6 +77,20 @@ int number_of(std::string_view text) {
 }
 
 }  // namespace
+
+std::string key_of_run(const std::string& name, const std::string& key) {
+  return "mccl/" + name + "/" + key;
+}
+
+std::string who_key(int rank) { return fmt::format("who/{}", rank); }
+
+std::optional<RunThatMet> find_run_that_met(Store& store) {
+  const auto found = find_now(store, kMet);
+  if (!found) return {};
+  std::string_view description = *found;
+  const std::string name(next_part(description, '\n'));
+  return RunThatMet{name, std::string(description)};
+}
 
 std::string this_process() { return fmt::format("process {} on {}", ::getpid(), host_name()); }
 
@@ -151,9 +168,9 @@ void Incarnation::join(Clock::time_point deadline) {
   try {
     welcome = store_->get(welcome_key(arrival), left_until(deadline));
   } catch (const TimeoutError&) {
-    // If kMet is set, all ranks have already connected without this process: it has arrived too
-    // late, or more processes were started than the job has ranks.
-    const auto met = find_now(*store_, kMet);
+    // If there is such a run, this process has arrived too late, or more processes were started
+    // than the job has ranks.
+    const auto met = find_run_that_met(*store_);
     const auto came_in_vain = [&] {
       const std::int64_t last = store_->add(kArrivals, 0);
       return roll_call(who_has_come(store_->add(kAnswered, 0), last)) + "; ";
@@ -162,7 +179,7 @@ void Incarnation::join(Clock::time_point deadline) {
         fmt::format("rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: "
                     "{}is rank 0 running with the same store?{}",
                     self_.rank, timeout_s_, met ? "" : came_in_vain(),
-                    met ? fmt::format(" Earlier, {}.", *met) : ""));
+                    met ? fmt::format(" Earlier, {}.", met->description) : ""));
   }
   reign_ = store_->add(kReigns, 0);
   std::string_view rest = welcome;
@@ -182,7 +199,7 @@ void Incarnation::join(Clock::time_point deadline) {
 }
 
 void Incarnation::register_self() {
-  const std::string who = fmt::format("who/{}", self_.rank);
+  const std::string who = who_key(self_.rank);
   if (add(fmt::format("present/{}", self_.rank), 1) == 1) return set(who, this_process());
   const std::string first = store_->get(own(who), kMoment);
   set(kCameTwice, fmt::format("{} also joined as rank {}", this_process(), self_.rank));
@@ -285,8 +302,8 @@ void Incarnation::look() {
 void Incarnation::close() {
   if (self_.rank != 0) return;
   closed_ = true;
-  store_->set(kMet, fmt::format("{} ranks connected through this store, with {} as rank 0",
-                                self_.size, this_process()));
+  store_->set(kMet, fmt::format("{}\n{} ranks connected through this store, with {} as rank 0",
+                                name_, self_.size, this_process()));
 }
 
 void Incarnation::throw_failure() {
@@ -305,7 +322,7 @@ void Incarnation::throw_failure() {
   const std::string_view kind = next_part(rest, '\n');
   const int rank = number_of(next_part(rest, '\n'));
   const std::string text = fmt::format("rank {} cannot join the job, because rank {} cannot: {}",
-                                       self_.rank, rank, rest);
+                                       self_.rank, rank, printable(rest, kLongestReason));
   if (kind == "mismatch") throw MismatchError(text);
   throw PeerError(text);
 }

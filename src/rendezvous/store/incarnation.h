@@ -16,6 +16,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,20 @@ struct JoinRequest {
 
 /// Store key of the counter of reigns. A reign is the time during which one process is rank 0.
 inline constexpr const char* kReigns = "mccl/reigns";
+
+/// Returns the store's key of an entry of the run `name` of a job.
+std::string key_of_run(const std::string& name, const std::string& key);
+
+/// Returns the key, within a run, of the description of the process that has a rank.
+std::string who_key(int rank);
+
+/// A run whose ranks have all connected.
+struct RunThatMet {
+  std::string name;
+  std::string description;  ///< "3 ranks connected through this store, with ... as rank 0".
+};
+/// Returns the last run whose ranks have connected through the store.
+std::optional<RunThatMet> find_run_that_met(Store& store);
 
 /// Describes this process by its process id and its host: "process 12 on desk".
 std::string this_process();
@@ -82,7 +97,7 @@ class Incarnation final : public Store {
  private:
   template <typename Call>
   auto ask(const Call& call);
-  std::string own(const std::string& key) const { return "mccl/" + name_ + "/" + key; }
+  std::string own(const std::string& key) const { return key_of_run(name_, key); }
   void reign(Clock::time_point deadline);
   void join(Clock::time_point deadline);
   void register_self();

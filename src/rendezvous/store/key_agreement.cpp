@@ -11,6 +11,7 @@
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
+#include "rendezvous/store/exchange.h"
 #include "rendezvous/store/memory_store.h"
 
 namespace mccl::rendezvous {
@@ -97,11 +98,11 @@ void warn_of_published_key(const KeyAgreement& agreement, std::string_view who) 
 
 /// Rank 0 only: makes the key and publishes the verdict.
 SecretBytes decide(const KeyAgreement& agreement) {
-  const KeyFile file(agreement.folders);
+  const auto file = std::make_shared<const KeyFile>(agreement.folders);
   const bool publishes = keyless_of(agreement.config) == Keyless::anyone;
-  if (!publishes) file.require(agreement.folders);
-  SecretBytes key = job_key_of(file.key());
-  agreement.store.set(offer_name(), digest_of(key) + "\n" + file.path());
+  if (!publishes) file->require(agreement.folders);
+  SecretBytes key = job_key_of(file->key());
+  agreement.store.set(offer_name(), digest_of(key) + "\n" + file->path());
   std::vector<int> unable;
   for (int rank = 1; rank < agreement.size; ++rank) {
     if (hear(agreement, answer_name(rank), fmt::format("rank {}", rank)) != kYes)
@@ -109,6 +110,7 @@ SecretBytes decide(const KeyAgreement& agreement) {
   }
   if (unable.empty()) {
     agreement.store.set(verdict_name(), kInTheFile);
+    if (agreement.file != nullptr) *agreement.file = file;
     return key;
   }
   key = publishes ? make_job_key() : SecretBytes();
@@ -196,6 +198,16 @@ SecretBytes agree_on_key(const KeyAgreement& agreement) {
   check_required_key(agreement.config, agreement.rank, agreement.size);
   if (!agreement.config.job_key.empty()) return agreement.config.job_key;
   return agreement.rank == 0 ? decide(agreement) : take(agreement);
+}
+
+std::optional<SecretBytes> agreed_key(const Config& config, Store& store) {
+  if (!config.job_key.empty()) return config.job_key;
+  const std::optional<std::string> offer = find_now(store, offer_name());
+  return offer ? read_offer(*offer) : std::nullopt;
+}
+
+SecretBytes secret_of_run(const SecretBytes& job_key, const std::string& name) {
+  return secret_of(prove(job_key, "mccl incarnation", bytes_of(name)));
 }
 
 void take_back_key(const Config& config, int rank, Store& store) {

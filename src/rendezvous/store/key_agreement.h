@@ -2,7 +2,8 @@
 //
 // Rank 0 makes a random key, writes it to a file that only its user may open, and publishes the
 // path in the store. Each other rank tries to read the file and reports the result in the store. If
-// all ranks succeed, the key was never in the store, and the file is removed. If a rank cannot read
+// all ranks succeed, the key was never in the store, and the file remains until the job ends, so
+// that a process that comes too late can report itself (second_process.h). If a rank cannot read
 // the file (because it runs on another machine, as another user or in another container), every
 // rank raises an error that says how to make a key. With MCCL_REQUIRE_KEY=0, rank 0 instead
 // publishes a second key in the store until all ranks are connected. Every reader of the store then
@@ -13,6 +14,8 @@
 // detects the false answer.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +55,9 @@ struct KeyAgreement {
   const Log& log;
   Clock::time_point deadline;
   std::vector<std::string> folders = private_folders();  ///< Candidate folders for rank 0's file.
+  /// Set on rank 0 if all ranks have read its file, which this object then keeps. If null, the file
+  /// is removed.
+  std::shared_ptr<const KeyFile>* file = nullptr;
 };
 
 /// Returns the job's key: the configured one, or one that all ranks agree on. To agree, rank 0
@@ -59,6 +65,14 @@ struct KeyAgreement {
 /// TimeoutError if a rank is missing, and InvalidArgument if a rank cannot read rank 0's key file
 /// and MCCL_REQUIRE_KEY is not 0.
 SecretBytes agree_on_key(const KeyAgreement& agreement);
+
+/// Returns the key on which the ranks of a job have agreed, if this process has it: the configured
+/// one, or the one in rank 0's file.
+std::optional<SecretBytes> agreed_key(const Config& config, Store& store);
+
+/// Returns the key of the run `name` of a job. A process of an earlier run knows the job's key, but
+/// not the name of this run, so its proofs are not accepted.
+SecretBytes secret_of_run(const SecretBytes& job_key, const std::string& name);
 
 /// If no job key is configured, rank 0 overwrites the entry of the store that may hold the key.
 /// Must not be called before all ranks are connected, because a rank may need the entry until then.
