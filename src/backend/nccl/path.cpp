@@ -62,7 +62,6 @@ class NcclPath final : public direct::DevicePath {
   void start(const Request& request, void* stream) override;
   /// Completes a path that split() has created, after NCCL has set its `comm_`.
   void begin_as_part(Device device);
-  std::string objection();
   void settle(Result result, const char* call);
   std::string why_failed();
   void begin(const Request& request, void* stream);
@@ -89,39 +88,11 @@ bool NcclPath::supports(const Request& request) const {
          (type_of(request.call.dtype) >= 0 && op_of(request.call.dtype, request.call.kind) >= 0);
 }
 
-/// Returns the reason if the ranks cannot use NCCL, and an empty string otherwise. All ranks must
-/// call it, and all get the same result.
-std::string NcclPath::objection() {
-  struct Offer {
-    direct::DeviceIdentity card;
-    int version;
-  };
-  const Offer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
-  const std::vector<Offer> offers = direct::gather(group(), own);
-  for (int rank = 0; rank < group().size(); ++rank) {
-    const Offer& offer = offers[static_cast<std::size_t>(rank)];
-    if (offer.version != offers.front().version) {
-      return fmt::format("rank {} has NCCL {}, but rank 0 has {}", rank, offer.version,
-                         offers.front().version);
-    }
-    if (encrypts_ && !direct::on_one_host(offer.card, offers.front().card)) {
-      return fmt::format(
-          "MCCL_ENCRYPTION is on, and NCCL does not encrypt what it sends between the hosts of "
-          "ranks 0 and {}; set MCCL_ENCRYPTION=off if the network is trusted",
-          rank);
-    }
-    for (int other = 0; other < rank; ++other) {
-      const Offer& theirs = offers[static_cast<std::size_t>(other)];
-      if (!direct::is_one_device(offer.card, theirs.card)) continue;
-      return fmt::format("ranks {} and {} use the same GPU, {}", other, rank, offer.card.bus);
-    }
-  }
-  return {};
-}
-
 /// Rank 0 creates the id with which NCCL's ranks find each other, and the group broadcasts the id.
 void NcclPath::meet() {
-  if (const std::string reason = objection(); !reason.empty()) {
+  const Offer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
+  const std::vector<Offer> offers = direct::gather(group(), own);
+  if (const std::string reason = objection_to(offers, encrypts_); !reason.empty()) {
     options_.notices->warn(group(), fmt::format("collectives on GPUs do not use NCCL: {}", reason));
     return;
   }
@@ -330,6 +301,27 @@ void NcclPath::end_calls() noexcept {
 }
 
 }  // namespace
+
+std::string objection_to(std::span<const Offer> offers, bool encrypts) {
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    const Offer& offer = offers[rank];
+    if (offer.version != offers.front().version) {
+      return fmt::format("rank {} has NCCL {}, but rank 0 has {}", rank, offer.version,
+                         offers.front().version);
+    }
+    if (encrypts && !direct::on_one_host(offer.card, offers.front().card)) {
+      return fmt::format(
+          "MCCL_ENCRYPTION is on, and NCCL does not encrypt what it sends between the hosts of "
+          "ranks 0 and {}; set MCCL_ENCRYPTION=off if the network is trusted",
+          rank);
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (!direct::is_one_device(offer.card, offers[other].card)) continue;
+      return fmt::format("ranks {} and {} use the same GPU, {}", other, rank, offer.card.bus);
+    }
+  }
+  return {};
+}
 
 std::shared_ptr<direct::Path> make_path(const direct::PathOptions& options, bool encrypts) {
   device::cuda::driver();
