@@ -21,7 +21,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench captures demo demo-mlx wheel chaos chaos-peers test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
-.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines deb $(GOALS)
+.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines test-kernel-tls deb $(GOALS)
 
 # make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
 # work.
@@ -295,13 +295,19 @@ macos: | packages
 RDMA_CHECKS ?= link calls bench failure network frameworks
 test-rdma: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
-	@scripts/rdma_guest.sh -t 3600 -- tests/rdma/checks.sh $(BUILD) $(BIN)/python \
+	@scripts/guest.sh -t 3600 -- tests/rdma/checks.sh $(BUILD) $(BIN)/python \
 		$(RDMA_CHECKS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 # Like test-rdma, but between two guests on a virtual network.
 test-rdma-machines: build-tests | $(TEST_ENVIRONMENT)
 	@scripts/install_packages.sh apt-packages-rdma.txt || true
 	@tests/rdma/two_guests.sh $(BUILD) $(BIN)/python || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
+
+# Needs the C++ tests and qemu. Skipped with a reason if no guest can be started.
+test-kernel-tls: build-tests
+	@scripts/install_packages.sh apt-packages-rdma.txt || true
+	@scripts/guest.sh -k trixie-backports -n 1 -t 1800 -- tests/kernel_tls/checks.sh $(BUILD) || \
+		{ status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 # Line coverage of src by the C++ tests. Ranks that the tests fork write their counts when they end.
 coverage: | packages-test
@@ -376,6 +382,7 @@ clean:
 #   make test-large        sums of more than 2^31 elements; needs 12 GiB of memory
 #   make test-rdma         links, calls and frameworks through RDMA devices in software, in a guest
 #                          under qemu (test-rdma-machines: between two guests)
+#   make test-kernel-tls   connections that the Linux kernel encrypts, in a guest under qemu (2 minutes)
 #   make test-gpu          what needs GPUs; writes build/gpu.md
 #   make test-aarch64      run as ARM programs under qemu: the lock-free code, every kernel, and one job
 #                          over TCP with ranks of both processors

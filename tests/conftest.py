@@ -26,7 +26,7 @@ LONGEST = (
     "test_examples.py",
     "test_launch_hosts.py",
     "test_launch_cables.py",
-    "test_rdma_guest.py",
+    "test_guests.py",
     "test_wheel.py",
     "test_cluster_setup.py",
     "test_cluster_config.py",

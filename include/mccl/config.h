@@ -123,6 +123,9 @@ struct MCCL_API Config {
   double link_gbit = 0;            ///< Gbit/s of a link between machines; 0: measured
   SecretBytes job_key;             ///< Secret that every rank of the job shares
   std::string encryption = "off";  ///< Whether TCP connections between ranks are encrypted: off, on
+  /// Whether the Linux kernel encrypts, where it can: auto, on, off. With auto, it does if the rank
+  /// has no core for threads that encrypt
+  std::string kernel_tls = "auto";
   /// Path of this rank's certificate; empty: ranks prove that they know the job key instead
   std::string tls_cert;
   std::string tls_key;  ///< Path of the certificate's private key

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -15,6 +16,7 @@
 
 #include "base/descriptor.h"
 #include "base/environment.h"
+#include "base/machine.h"
 #include "mccl/config.h"
 
 namespace mccl {
@@ -22,15 +24,11 @@ namespace {
 
 /// Returns `size` bytes in pages of their own, which core dumps leave out if the system allows it.
 std::shared_ptr<char> protected_memory(std::size_t size) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t length = (size + page - 1) / page * page;
+  const std::size_t length = (size + page_bytes() - 1) / page_bytes() * page_bytes();
   void* const pages =
       ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
-#ifdef MADV_DONTDUMP
-  // The system refuses this only if it was built without core dumps.
-  (void)::madvise(pages, length, MADV_DONTDUMP);
-#endif
+  leave_out_of_dumps(pages, length);
   return {static_cast<char*>(pages), [length](char* begin) {
             erase(std::as_writable_bytes(std::span(begin, length)));
             ::munmap(begin, length);
@@ -62,6 +60,17 @@ void overwrite(std::span<char> text) {
 #endif
 
 }  // namespace
+
+void leave_out_of_dumps([[maybe_unused]] const void* begin,
+                        [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef MADV_DONTDUMP
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t first = address / page_bytes() * page_bytes();
+  // The system refuses this only if it was built without core dumps. Where pages are missing, it
+  // reports an error after it has done its work for the others.
+  (void)::madvise(reinterpret_cast<void*>(first), address + bytes - first, MADV_DONTDUMP);
+#endif
+}
 
 SecretBytes SecretBytes::copy_of(std::string_view bytes) {
   SecretBytes secret;

@@ -1,4 +1,4 @@
-// Erases secrets in ordinary memory.
+// Keeps secrets in ordinary memory from others.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,10 @@ inline void erase(std::span<std::byte> secret) noexcept {
   // Claims to read the bytes, so that the compiler cannot leave out the writes.
   asm volatile("" : : "r"(secret.data()) : "memory");
 }
+
+/// Leaves the pages that contain these bytes out of core dumps, if the system can (on Linux,
+/// MADV_DONTDUMP). The bytes may belong to no mapping.
+void leave_out_of_dumps(const void* begin, std::size_t bytes) noexcept;
 
 /// Moves a secret out of ordinary memory, which is erased.
 inline SecretBytes take_secret(std::span<char> bytes) {

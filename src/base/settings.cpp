@@ -312,6 +312,12 @@ constexpr SettingRow kRows[] = {
      "off, on",
      "Encrypt all TCP connections between ranks, with TLS 1.3",
      {.kind = choice, .must_agree = true}},
+    {"kernel_tls",
+     &Config::kernel_tls,
+     "auto, on, off",
+     "Let the Linux kernel encrypt, where it can. auto: if the rank has no core for threads that "
+     "encrypt",
+     {.kind = choice, .only_with = "encryption=on"}},
     {"tls_cert",
      &Config::tls_cert,
      "a path",

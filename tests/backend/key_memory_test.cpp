@@ -1,8 +1,11 @@
-// Tests that the job's key is in no memory of a rank that a core dump contains, nor in its
-// environment and arguments as other processes see them.
+// Tests that the job's key and the keys of connections are in no memory of a rank that a core dump
+// contains, and that the job's key is not in its environment and arguments as other processes see
+// them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <openssl/hmac.h>
+#include <openssl/ssl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +25,9 @@
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/tcp_store.h"
 #include "support/folder.h"
+#include "support/hex.h"
 #include "support/processes.h"
+#include "transport/tcp_pair.h"
 
 // The sanitizers map terabytes of memory, and never forget what a program has freed.
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -48,10 +53,39 @@ TEST(KeyMemory, DISABLED_ARank) {
   ::pause();
 }
 
+/// A process with an encrypted connection to itself, which KeyMemory.HoldsNoSessionKey starts. It
+/// writes the secrets of the connection to its standard output, and keeps no copy.
+TEST(KeyMemory, DISABLED_AnEncryptedConnection) {
+  using namespace transport::tcp;
+  const auto encryption = Encryption::by_key();
+  SSL_CTX_set_keylog_callback(encryption->context(), [](const SSL* ssl, const char* line) {
+    const std::string_view text(line);
+    if (::write(STDOUT_FILENO, text.data(), text.size()) < 0 || ::write(STDOUT_FILENO, "\n", 1) < 0)
+      std::abort();
+    TlsHandshake::keep_secret(ssl, line);
+  });
+  const SocketPair ends = encrypted_sockets("127.0.0.1", encryption);
+  const std::array<std::byte, 100> bytes{};
+  for (const Socket* end : {&ends.first, &ends.second}) {
+    end->secure()->use(std::make_shared<Outbox>(2));
+    ASSERT_EQ(end->send(bytes).bytes, bytes.size());
+  }
+  std::array<std::byte, 200'000> got;  // So large that further threads get the key.
+  for (const Socket* end : {&ends.first, &ends.second}) {
+    pollfd entry = {end->descriptor(), POLLIN, 0};
+    ASSERT_GT(::poll(&entry, 1, 20'000), 0);
+    ASSERT_EQ(end->receive(got).bytes, bytes.size());
+  }
+  std::puts("ready");
+  std::fflush(stdout);
+  ::pause();
+}
+
 /// A process that executes this program anew, so that it inherits no memory of this one.
 class Child {
  public:
-  Child(const std::map<std::string, std::string>& environment, const std::string& folder) {
+  Child(const std::map<std::string, std::string>& environment, const std::string& folder,
+        const std::string& test = "DISABLED_ARank") {
     std::array<int, 2> ends = {};
     if (::pipe(ends.data()) != 0) throw Error("no pipe");
     process_ = ::fork();
@@ -65,7 +99,7 @@ class Child {
       for (std::string& entry : entries) pointers.push_back(entry.data());
       pointers.push_back(nullptr);
       std::string disabled = "--gtest_also_run_disabled_tests";
-      std::string filter = "--gtest_filter=KeyMemory.DISABLED_ARank";
+      std::string filter = "--gtest_filter=KeyMemory." + test;
       std::string name = "rank";
       char* const arguments[] = {name.data(), disabled.data(), filter.data(), nullptr};
       const std::string program = std::filesystem::read_symlink("/proc/self/exe");
@@ -82,17 +116,18 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// Waits until the rank has joined its job. Returns false if it fails instead.
+  /// Waits until the process is ready. Returns false if it fails instead.
   bool is_ready() {
-    std::string said;
     std::array<char, 512> piece;
-    while (said.find("ready\n") == said.npos) {
+    while (said_.find("ready\n") == said_.npos) {
       const ssize_t n = ::read(output_.get(), piece.data(), piece.size());
       if (n <= 0) return false;
-      said.append(piece.data(), static_cast<std::size_t>(n));
+      said_.append(piece.data(), static_cast<std::size_t>(n));
     }
     return true;
   }
+  /// The output until the process was ready.
+  const std::string& said() const { return said_; }
   /// Ends the process with the signal, and returns its status.
   int end(int signal) {
     int status = 0;
@@ -108,6 +143,7 @@ class Child {
  private:
   pid_t process_ = -1;
   Descriptor output_;
+  std::string said_;
 };
 
 /// The memory of a process: what a core dump may contain, and what is marked MADV_DONTDUMP.
@@ -131,12 +167,16 @@ Memory memory_of(const Child& child) {
       readable = access;
     }
     if (!line.starts_with("VmFlags:") || readable != 'r') continue;
-    std::string mapping(end - begin, '\0');
-    bytes.clear();
-    bytes.seekg(static_cast<std::streamoff>(begin));
-    bytes.read(mapping.data(), static_cast<std::streamsize>(mapping.size()));
-    mapping.resize(static_cast<std::size_t>(bytes.gcount()));
-    (line.find(" dd") == line.npos ? memory.dumped : memory.left_out) += mapping;
+    std::string& part = line.find(" dd") == line.npos ? memory.dumped : memory.left_out;
+    // The process still runs, so parts of the mapping may be gone.
+    constexpr unsigned long kPiece = 4096;
+    for (unsigned long at = begin; at < end; at += kPiece) {
+      std::array<char, kPiece> piece;
+      bytes.clear();
+      bytes.seekg(static_cast<std::streamoff>(at));
+      bytes.read(piece.data(), piece.size());
+      part.append(piece.data(), static_cast<std::size_t>(bytes.gcount()));
+    }
   }
   return memory;
 }
@@ -214,6 +254,40 @@ TEST(KeyMemory, IsInNoCoreDump) {
     EXPECT_TRUE(contains(text, "(set) (MCCL_JOB_KEY"));
     EXPECT_FALSE(contains_part(text, key));
   }
+}
+
+/// Returns the key of TLS records under a secret (RFC 8446, section 7.3).
+std::string record_key_of(const std::string& secret) {
+  using namespace std::literals;
+  const std::string info = "\0\x10\x09tls13 key\0\x01"s;
+  std::array<unsigned char, 32> key{};
+  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+       reinterpret_cast<const unsigned char*>(info.data()), info.size(), key.data(), nullptr);
+  return {key.begin(), key.begin() + 16};
+}
+
+TEST(KeyMemory, HoldsNoSessionKeyInACoreDump) {
+  const mccl::testing::Folder folder;
+  Child child({}, folder.path(), "DISABLED_AnEncryptedConnection");
+  ASSERT_TRUE(child.is_ready());
+  const Memory memory = memory_of(child);
+  if (memory.dumped.empty()) GTEST_SKIP() << "this process cannot read the memory of another";
+  int secrets = 0;
+  std::istringstream lines(child.said());
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_used = line.find("TRAFFIC_SECRET_0 ") != line.npos;
+    if (!is_used && line.find("SECRET") == line.npos) continue;
+    SCOPED_TRACE(line.substr(0, line.find(' ')));
+    const std::string secret(rendezvous::text_of(
+        mccl::testing::bytes_of_hex(std::string_view(line).substr(line.rfind(' ') + 1))));
+    EXPECT_FALSE(contains_part(memory.dumped, secret));
+    EXPECT_FALSE(contains(memory.dumped, record_key_of(secret)));
+    if (!is_used) continue;
+    ++secrets;
+    EXPECT_TRUE(contains(memory.left_out, secret));
+    EXPECT_TRUE(contains(memory.left_out, record_key_of(secret)));
+  }
+  EXPECT_EQ(secrets, 4) << "both ends report both secrets";
 }
 
 }  // namespace

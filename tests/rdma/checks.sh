@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that need a machine with RDMA devices. scripts/rdma_guest.sh runs this script in a guest
+# Checks that need a machine with RDMA devices. scripts/guest.sh runs this script in a guest
 # that can make such devices. Each check prints one line. The exit status is 0 if none failed.
 # Usage: checks.sh BUILD_FOLDER [PYTHON] [SECTION...]
 # Sections: link, calls, bench, failure, network, frameworks. By default all run, frameworks only if

@@ -6,7 +6,7 @@
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-guest=$here/../../scripts/rdma_guest.sh
+guest=$here/../../scripts/guest.sh
 limit=1500
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/hex.h"
 #include "transport/tcp_pair.h"
 
 namespace mccl::transport::tcp {
@@ -18,18 +19,11 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 using Use = RecordKeys::Use;
-
-Bytes bytes_of(std::string_view digits) {
-  Bytes bytes;
-  const auto value = [](char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; };
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
-    bytes.push_back(static_cast<std::byte>(value(digits[i]) * 16 + value(digits[i + 1])));
-  return bytes;
-}
+using mccl::testing::bytes_of_hex;
 
 TrafficSecret secret_of(std::string_view digits) {
   TrafficSecret secret;
-  std::ranges::copy(bytes_of(digits), secret.begin());
+  std::ranges::copy(bytes_of_hex(digits), secret.begin());
   return secret;
 }
 
@@ -45,9 +39,10 @@ TEST(RecordKeys, SealTheRecordOfTheStandard) {
                   secret_of("9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5"));
   Bytes payload;
   for (int i = 0; i < 50; ++i) payload.push_back(static_cast<std::byte>(i));
-  EXPECT_EQ(sealed(keys, 0, ContentType::application_data, payload),
-            bytes_of("1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8"
-                     "a5b46b395bd54a9a20441e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4"));
+  EXPECT_EQ(
+      sealed(keys, 0, ContentType::application_data, payload),
+      bytes_of_hex("1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8"
+                   "a5b46b395bd54a9a20441e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4"));
 }
 
 class EachSuite : public ::testing::TestWithParam<CipherSuite> {
@@ -108,12 +103,12 @@ TEST_P(EachSuite, AReplacedKeyOpensOnlyNewRecords) {
 }
 
 TEST(RecordSize, AcceptsOnlyEncryptedRecords) {
-  Bytes header = bytes_of("1703030011");
+  Bytes header = bytes_of_hex("1703030011");
   EXPECT_EQ(record_size(std::span(header).first(4)), 0u);
   EXPECT_EQ(record_size(header), 22u);
   for (const char* refused : {"1603030011", "1703040011", "1704030011", "1703030010", "1703034101"})
-    EXPECT_FALSE(record_size(bytes_of(refused))) << refused;
-  EXPECT_TRUE(record_size(bytes_of("1703034100")));
+    EXPECT_FALSE(record_size(bytes_of_hex(refused))) << refused;
+  EXPECT_TRUE(record_size(bytes_of_hex("1703034100")));
 }
 
 /// A client that uses OpenSSL's records, and a server that uses MCCL's.

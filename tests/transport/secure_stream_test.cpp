@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/link_conformance.h"
+#include "transport/tcp/kernel_tls.h"
 #include "transport/tcp/link.h"
 #include "transport/tcp_pair.h"
 
@@ -23,6 +24,7 @@ using tcp::connected_sockets;
 using tcp::encrypt;
 using tcp::encrypted_sockets;
 using tcp::Encryption;
+using tcp::KernelTls;
 using tcp::Outbox;
 using tcp::Outcome;
 using tcp::SecureStream;
@@ -53,11 +55,12 @@ class PollingWithOutbox : public Waiter {
 };
 
 LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encryption>& by,
-                      std::size_t threads = 0) {
+                      std::size_t threads = 0, std::shared_ptr<const Encryption> by_far = nullptr) {
+  if (!by_far) by_far = by;
   const auto outbox = std::make_shared<Outbox>(threads);
   return {.name = name,
-          .connect = [outbox, by]() -> LinkPair {
-            auto [near, far] = encrypted_sockets("127.0.0.1", by);
+          .connect = [outbox, by, by_far]() -> LinkPair {
+            auto [near, far] = encrypted_sockets("127.0.0.1", by, by_far);
             near.secure()->use(outbox);
             far.secure()->use(outbox);
             return {std::make_unique<TcpLink>(std::move(near), "rank 1"),
@@ -67,6 +70,20 @@ LinkFactory encrypted(const std::string& name, const std::shared_ptr<const Encry
           .needs_one_thread = true};
 }
 
+/// The ways in which the kernel can encrypt, if this host's can: at both ends, or at one.
+std::vector<LinkFactory> encrypted_by_kernel() {
+  if (!tcp::kernel_offers_tls()) return {};
+  const auto kernel = Encryption::by_key(Encryption::kRecordsPerKey, KernelTls::always);
+  return {encrypted("by_kernel", kernel),
+          encrypted("by_kernel_and_mccl", kernel, 0, Encryption::by_key()),
+          encrypted("by_kernel_with_many_keys", Encryption::by_key(7, KernelTls::always)),
+          encrypted("by_mccl_and_kernel_with_many_keys", Encryption::by_key(7), 2,
+                    Encryption::by_key(7, KernelTls::always))};
+}
+
+INSTANTIATE_TEST_SUITE_P(KernelTls, LinkConformance, ::testing::ValuesIn(encrypted_by_kernel()),
+                         [](const auto& info) { return info.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(EncryptedTcp, LinkConformance,
                          ::testing::Values(encrypted("by_key", Encryption::by_key()),
                                            encrypted("with_many_keys", Encryption::by_key(3)),
@@ -75,13 +92,15 @@ INSTANTIATE_TEST_SUITE_P(EncryptedTcp, LinkConformance,
                                                      Encryption::by_key(7), 2)),
                          [](const auto& info) { return info.param.name; });
 
-/// A TLS connection through a relay in this test, which can read and change its bytes.
-class OnTheWay : public ::testing::Test {
+/// A TLS connection through a relay in this test, which can read and change its bytes. The
+/// parameter says whether the kernel encrypts.
+class OnTheWay : public ::testing::TestWithParam<KernelTls> {
  protected:
   OnTheWay() : near_(connected_sockets("127.0.0.1")), far_(connected_sockets("127.0.0.1")) {
     ends_ = {std::move(near_.first), std::move(far_.second)};
-    encrypt(ends_.first, SecureStream::Role::client, Encryption::by_key());
-    encrypt(ends_.second, SecureStream::Role::server, Encryption::by_key());
+    const auto encryption = Encryption::by_key(Encryption::kRecordsPerKey, GetParam());
+    encrypt(ends_.first, SecureStream::Role::client, encryption);
+    encrypt(ends_.second, SecureStream::Role::server, encryption);
   }
 
   /// Passes on what has arrived. `change` may alter the bytes that go to the far end.
@@ -113,6 +132,10 @@ class OnTheWay : public ::testing::Test {
     }
     ASSERT_EQ(near, State::open);
     ASSERT_EQ(far, State::open);
+    for (const Socket* end : {&ends_.first, &ends_.second}) {
+      end->secure()->use(std::make_shared<Outbox>());
+      EXPECT_EQ(end->secure()->is_in_kernel(), GetParam() == KernelTls::always);
+    }
   }
 
   /// Passes bytes on, with changes, until the far end has received some or has failed.
@@ -133,7 +156,13 @@ class OnTheWay : public ::testing::Test {
   Bytes to_far_;
 };
 
-TEST_F(OnTheWay, OnlyCiphertextPasses) {
+INSTANTIATE_TEST_SUITE_P(ByMccl, OnTheWay, ::testing::Values(KernelTls::never));
+INSTANTIATE_TEST_SUITE_P(ByKernel, OnTheWay,
+                         ::testing::ValuesIn(std::vector<KernelTls>(tcp::kernel_offers_tls() ? 1
+                                                                                             : 0,
+                                                                    KernelTls::always)));
+
+TEST_P(OnTheWay, OnlyCiphertextPasses) {
   open();
   const std::string secret = "the weights of the model";
   const auto bytes = std::as_bytes(std::span(secret));
@@ -145,7 +174,7 @@ TEST_F(OnTheWay, OnlyCiphertextPasses) {
   EXPECT_TRUE(std::ranges::search(to_far_, test_key()).empty());
 }
 
-TEST_F(OnTheWay, AnAlteredRecordIsRefused) {
+TEST_P(OnTheWay, AnAlteredRecordIsRefused) {
   open();
   ASSERT_EQ(ends_.first.send(Bytes(1000, std::byte{1})).bytes, 1000u);
   Bytes got(1000);
@@ -154,7 +183,7 @@ TEST_F(OnTheWay, AnAlteredRecordIsRefused) {
   EXPECT_EQ(ends_.second.receive(got).error, EBADMSG);
 }
 
-TEST_F(OnTheWay, ACutConnectionIsAnError) {
+TEST_P(OnTheWay, ACutConnectionIsAnError) {
   open();
   ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
   Bytes got(100);
@@ -165,7 +194,7 @@ TEST_F(OnTheWay, ACutConnectionIsAnError) {
   EXPECT_EQ(moved.error, ECONNRESET);
 }
 
-TEST_F(OnTheWay, ARecordIsAcceptedOnlyOnce) {
+TEST_P(OnTheWay, ARecordIsAcceptedOnlyOnce) {
   open();
   ASSERT_EQ(ends_.first.send(Bytes(10, std::byte{1})).bytes, 10u);
   to_far_.clear();
@@ -176,7 +205,7 @@ TEST_F(OnTheWay, ARecordIsAcceptedOnlyOnce) {
 }
 
 /// The owner of the connection after the handshake polls before it reads.
-TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
+TEST_P(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
   while (ends_.first.secure()->advance() != State::open && Clock::now() < limit) {
     pass();
@@ -192,8 +221,14 @@ TEST_F(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
   EXPECT_EQ(::poll(&entry, 1, 20'000), 1);
 }
 
-TEST(SecureStream, ClosingNotifiesThePeer) {
-  auto [near, far] = encrypted_sockets("127.0.0.1", Encryption::by_key());
+class Closing : public ::testing::TestWithParam<KernelTls> {};
+INSTANTIATE_TEST_SUITE_P(SecureStream, Closing,
+                         ::testing::Values(KernelTls::never, KernelTls::always));
+
+TEST_P(Closing, NotifiesThePeer) {
+  auto [near, far] =
+      encrypted_sockets("127.0.0.1", Encryption::by_key(Encryption::kRecordsPerKey, GetParam()));
+  for (const Socket* end : {&near, &far}) end->secure()->use(std::make_shared<Outbox>());
   near.close();
   Bytes got(10);
   pollfd entry = {far.descriptor(), POLLIN, 0};
@@ -269,11 +304,10 @@ TEST(SecureStream, TheCallerMayReuseAcceptedBytes) {
 
 /// Messages of random sizes cross in both directions, through buffers that fill up at random
 /// places.
-TEST(SecureStream, ThreadsKeepTheOrderOfTheBytes) {
-  constexpr std::size_t kTotal = std::size_t{64} << 20;
-  SocketPair ends = encrypted_sockets("127.0.0.1", Encryption::by_key(1000));
+void expect_bytes_in_order(SocketPair ends, std::size_t threads,
+                           const std::size_t total = std::size_t{64} << 20) {
   std::array<Socket*, 2> sockets = {&ends.first, &ends.second};
-  for (Socket* socket : sockets) socket->secure()->use(std::make_shared<Outbox>(3));
+  for (Socket* socket : sockets) socket->secure()->use(std::make_shared<Outbox>(threads));
   std::mt19937 random(1);
   Bytes data(std::size_t{1} << 21);
   for (std::byte& each : data) each = static_cast<std::byte>(random());
@@ -286,9 +320,9 @@ TEST(SecureStream, ThreadsKeepTheOrderOfTheBytes) {
   std::array<std::uint64_t, 2> sent{};
   std::array<std::uint64_t, 2> received{};
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(60);
-  while ((received[0] < kTotal || received[1] < kTotal) && Clock::now() < limit) {
+  while ((received[0] < total || received[1] < total) && Clock::now() < limit) {
     for (std::size_t end = 0; end < 2; ++end) {
-      if (sent[end] < kTotal) {
+      if (sent[end] < total) {
         const auto [begin, most] = part(sent[end]);
         const auto bytes = std::span(data).subspan(begin, most);
         const std::size_t header = random() % (bytes.size() + 1);
@@ -305,6 +339,29 @@ TEST(SecureStream, ThreadsKeepTheOrderOfTheBytes) {
     }
   }
   EXPECT_EQ(received, sent);
+}
+
+TEST(SecureStream, ThreadsKeepTheOrderOfTheBytes) {
+  expect_bytes_in_order(encrypted_sockets("127.0.0.1", Encryption::by_key(1000)), 3);
+}
+
+TEST(SecureStream, TheKernelKeepsTheOrderOfTheBytes) {
+  if (!tcp::kernel_offers_tls()) GTEST_SKIP() << "the kernel of this host cannot encrypt";
+  const auto kernel = Encryption::by_key(100, KernelTls::always);
+  constexpr std::size_t kTotal = std::size_t{8} << 20;  // Kernels that can encrypt may be emulated.
+  expect_bytes_in_order(encrypted_sockets("127.0.0.1", kernel), 0, kTotal);
+  expect_bytes_in_order(encrypted_sockets("127.0.0.1", kernel, Encryption::by_key(100)), 3, kTotal);
+}
+
+/// Without the threads of an outbox, the kernel encrypts; with them, MCCL does.
+TEST(SecureStream, TheKernelEncryptsIfThereAreNoThreads) {
+  const auto encryption =
+      Encryption::by_key(Encryption::kRecordsPerKey, KernelTls::without_threads);
+  for (const std::size_t threads : {0, 1}) {
+    const SocketPair ends = encrypted_sockets("127.0.0.1", encryption);
+    ends.first.secure()->use(std::make_shared<Outbox>(threads));
+    EXPECT_EQ(ends.first.secure()->is_in_kernel(), threads == 0 && tcp::kernel_offers_tls());
+  }
 }
 
 /// If the child of a fork sent TLS's closing message, it would end its parent's stream.

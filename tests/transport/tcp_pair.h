@@ -68,10 +68,12 @@ inline Outcome shake_hands(const SocketPair& ends) {
   return outcome;
 }
 
-inline SocketPair encrypted_sockets(const std::string& host, const Shared& encryption) {
+/// `of_far`: the encryption of the second end; null for that of the first.
+inline SocketPair encrypted_sockets(const std::string& host, const Shared& encryption,
+                                    const Shared& of_far = nullptr) {
   SocketPair ends = connected_sockets(host);
   encrypt(ends.first, SecureStream::Role::client, encryption);
-  encrypt(ends.second, SecureStream::Role::server, encryption);
+  encrypt(ends.second, SecureStream::Role::server, of_far ? of_far : encryption);
   const Outcome outcome = shake_hands(ends);
   EXPECT_EQ(outcome.near, SecureStream::State::open) << ends.first.secure()->trouble();
   EXPECT_EQ(outcome.far, SecureStream::State::open) << ends.second.secure()->trouble();

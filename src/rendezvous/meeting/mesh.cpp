@@ -11,6 +11,7 @@
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
 #include "rendezvous/connections/candidates.h"
+#include "transport/tcp/kernel_tls.h"
 #include "transport/tcp/link.h"
 #include "transport/tcp/socket.h"
 
@@ -64,6 +65,12 @@ Mesh::Mesh(MeshOptions options)
       outbox_(std::make_shared<transport::tcp::Outbox>(
           transport::tcp::CipherThreads::count_for(options_.ranks_per_core))),
       interfaces_(transport::tcp::list_interfaces()) {
+  if (self_.encryption && self_.encryption->kernel_tls() == transport::tcp::KernelTls::always &&
+      !transport::tcp::kernel_offers_tls()) {
+    options_.log.warn(
+        "MCCL_KERNEL_TLS is on, but this host's kernel cannot encrypt, so MCCL encrypts itself: "
+        "Linux 6.14 or later is needed, with the module tls (modprobe tls)");
+  }
   Wiring* const wiring = options_.wiring.get();
   if (wiring) {  // Listen at this rank's ends of cables, which the hostfile may not list.
     options_.config.listen_addr = fmt::format("{}", fmt::join(wiring->own_ends(), ","));

@@ -39,7 +39,8 @@ std::string take_openssl_error() {
   return text;
 }
 
-Encryption::Encryption(std::uint64_t records_per_key) : records_per_key_(records_per_key) {
+Encryption::Encryption(std::uint64_t records_per_key, KernelTls kernel_tls)
+    : records_per_key_(records_per_key), kernel_tls_(kernel_tls) {
   // Prevents OpenSSL's cleanup at exit, because the progress thread may still use OpenSSL then.
   OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
   ERR_clear_error();
@@ -61,17 +62,23 @@ std::shared_ptr<const Encryption> Encryption::of(const Config& config) {
   if (config.encryption != "on") return nullptr;
   const bool has_files =
       !config.tls_cert.empty() || !config.tls_key.empty() || !config.tls_ca.empty();
-  return has_files ? by_certificates({config.tls_cert, config.tls_key, config.tls_ca}) : by_key();
+  const KernelTls kernel_tls = config.kernel_tls == "on"    ? KernelTls::always
+                               : config.kernel_tls == "off" ? KernelTls::never
+                                                            : KernelTls::without_threads;
+  if (!has_files) return by_key(kRecordsPerKey, kernel_tls);
+  return by_certificates({config.tls_cert, config.tls_key, config.tls_ca}, kernel_tls);
 }
 
 Encryption::~Encryption() { SSL_CTX_free(context_); }
 
-std::shared_ptr<const Encryption> Encryption::by_key(std::uint64_t records_per_key) {
-  return std::shared_ptr<const Encryption>(new Encryption(records_per_key));
+std::shared_ptr<const Encryption> Encryption::by_key(std::uint64_t records_per_key,
+                                                     KernelTls kernel_tls) {
+  return std::shared_ptr<const Encryption>(new Encryption(records_per_key, kernel_tls));
 }
 
-std::shared_ptr<const Encryption> Encryption::by_certificates(const CertificateFiles& files) {
-  std::shared_ptr<Encryption> made(new Encryption(kRecordsPerKey));
+std::shared_ptr<const Encryption> Encryption::by_certificates(const CertificateFiles& files,
+                                                              KernelTls kernel_tls) {
+  std::shared_ptr<Encryption> made(new Encryption(kRecordsPerKey, kernel_tls));
   SSL_CTX* const context = made->context_;
   made->has_certificates_ = true;
   if (SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str()) != 1)

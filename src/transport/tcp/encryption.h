@@ -20,6 +20,13 @@ struct CertificateFiles {
   std::string authority;    ///< Certificates of the authorities that sign the ranks' certificates.
 };
 
+/// When the kernel encrypts the bytes of links, on hosts where it can; see kernel_tls.h.
+enum class KernelTls : std::uint8_t {
+  never,
+  without_threads,  ///< If this process has no core left for threads that encrypt.
+  always,
+};
+
 /// The TLS parameters of a job. Either all ranks authenticate by keys that are derived from the job
 /// key, or all by certificates. Immutable and thread-safe.
 class Encryption {
@@ -30,10 +37,12 @@ class Encryption {
 
   /// Authenticates by a secret key per connection, which only the two ends have; see TlsHandshake.
   /// Throws Error if OpenSSL does not offer TLS 1.3 with the required ciphers.
-  static std::shared_ptr<const Encryption> by_key(std::uint64_t records_per_key = kRecordsPerKey);
+  static std::shared_ptr<const Encryption> by_key(std::uint64_t records_per_key = kRecordsPerKey,
+                                                  KernelTls kernel_tls = KernelTls::never);
   /// Requires a certificate, signed by the authority, from both ends, in addition to the key of the
   /// connection. Throws InvalidArgument if a file cannot be used.
-  static std::shared_ptr<const Encryption> by_certificates(const CertificateFiles& files);
+  static std::shared_ptr<const Encryption> by_certificates(const CertificateFiles& files,
+                                                           KernelTls kernel_tls = KernelTls::never);
 
   /// Returns the encryption that the settings request; null if connections are not encrypted.
   static std::shared_ptr<const Encryption> of(const Config& config);
@@ -44,15 +53,17 @@ class Encryption {
 
   bool has_certificates() const { return has_certificates_; }
   std::uint64_t records_per_key() const { return records_per_key_; }
+  KernelTls kernel_tls() const { return kernel_tls_; }
   /// How peers authenticate: "job key" or "certificates". Both ends must have the same value.
   std::string_view identity() const { return has_certificates_ ? "certificates" : "job key"; }
   ssl_ctx_st* context() const { return context_; }
 
  private:
-  explicit Encryption(std::uint64_t records_per_key);
+  Encryption(std::uint64_t records_per_key, KernelTls kernel_tls);
 
   ssl_ctx_st* context_;
   std::uint64_t records_per_key_;
+  KernelTls kernel_tls_;
   bool has_certificates_ = false;
 };
 

@@ -43,8 +43,9 @@ bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
 }  // namespace
 
 std::string TcpLink::description_of(const Socket& socket) {
-  return fmt::format("{}tcp {} -> {}", socket.secure() ? "encrypted " : "", socket.local().text(),
-                     socket.remote().text());
+  const SecureStream* const secure = socket.secure();
+  return fmt::format("{}{}tcp {} -> {}", secure && secure->is_in_kernel() ? "kernel-" : "",
+                     secure ? "encrypted " : "", socket.local().text(), socket.remote().text());
 }
 
 std::string TcpLink::explain(int error) {

@@ -19,9 +19,10 @@ constexpr std::size_t kMostTaken = std::size_t{64} << 20;
 /// systems hold; only a peer that does not report what it has received exceeds it. A link that
 /// has kept less than it would need ends if its connection breaks.
 constexpr StreamOffset kMostUnreported = StreamOffset{64} << 20;
-/// Maximum number of bytes of a TLS record (RFC 8446, section 5.1). That many acknowledged bytes
-/// are kept, because the peer cannot read a record of which only a part has arrived.
-constexpr std::size_t kMostPlaintextBytes = std::size_t{16} << 10;
+/// Number of bytes that an encrypted link keeps although they count as acknowledged: a record of
+/// which only a part has arrived, which the peer cannot read, and two that the kernel may hold if
+/// it encrypts.
+constexpr std::size_t kBytesInRecords = 3 * kRecordPayloadBytes;
 
 /// True if the system has closed the connection with this error, although the peer's process may be
 /// alive.
@@ -46,7 +47,7 @@ bool may_be_repaired(int error) {
 StreamOffset TcpLink::unacknowledged() const {
   if (is_paused_) return retained_.end();
   if (options_.is_relayed) return retained_.end() - peer_has_;
-  return unsent() + (socket_.secure() ? kMostPlaintextBytes : 0);
+  return unsent() + (socket_.secure() ? kBytesInRecords : 0);
 }
 
 void TcpLink::release() noexcept {

@@ -1,16 +1,21 @@
 #include "transport/tcp/record_keys.h"
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/params.h>
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <utility>
 
+#include "base/secret.h"
 #include "mccl/error.h"
 #include "transport/tcp/encryption.h"
+#include "transport/tcp/kernel_tls.h"
 
 namespace mccl::transport::tcp {
 namespace {
@@ -25,6 +30,25 @@ const EVP_CIPHER* cipher_of(CipherSuite suite) {
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) {
   return reinterpret_cast<const unsigned char*>(bytes);
+}
+
+std::string_view text_of(const TrafficSecret& secret) {
+  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
+}
+
+/// Leaves the key of a context out of core dumps. OpenSSL decides where the key lies, but reveals
+/// the address of the nonce, once there is one, which is part of the same structure as the key. If
+/// it does not, as for ChaCha20-Poly1305, this function does nothing.
+void leave_context_out_of_dumps(evp_cipher_ctx_st* context) {
+  constexpr std::size_t kStructureBytes = 2048;  // OpenSSL 3.0 to 3.5 use less than 1 KiB.
+  constexpr std::array<unsigned char, 12> kAnyNonce{};
+  (void)EVP_CipherInit_ex(context, nullptr, nullptr, nullptr, kAnyNonce.data(), -1);
+  void* nonce = nullptr;
+  OSSL_PARAM wanted[] = {
+      OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_IV, &nonce, kAnyNonce.size()),
+      OSSL_PARAM_construct_end()};
+  if (EVP_CIPHER_CTX_get_params(context, wanted) != 1 || nonce == nullptr) return;
+  leave_out_of_dumps(static_cast<const std::byte*>(nonce) - kStructureBytes, 2 * kStructureBytes);
 }
 
 /// Writes the header, which is also the additional authenticated data of the record.
@@ -55,7 +79,7 @@ void RecordKeys::FreeContext::operator()(evp_cipher_ctx_st* context) const {
 }
 
 RecordKeys::RecordKeys(Use use, CipherSuite suite, const TrafficSecret& secret)
-    : use_(use), suite_(suite), secret_(secret) {
+    : use_(use), suite_(suite), secret_(text_of(secret)) {
   if (!derive_mask()) {
     throw Error("OpenSSL cannot derive the keys of an encrypted connection: " +
                 take_openssl_error());
@@ -63,7 +87,7 @@ RecordKeys::RecordKeys(Use use, CipherSuite suite, const TrafficSecret& secret)
   add_lanes(1);
 }
 
-RecordKeys::~RecordKeys() { OPENSSL_cleanse(secret_.data(), secret_.size()); }
+RecordKeys::~RecordKeys() = default;
 
 /// HKDF-Expand-Label with an empty context (RFC 8446, section 7.1). At most 32 bytes are derived,
 /// so one block of HKDF-Expand suffices (RFC 5869, section 2.3).
@@ -80,7 +104,8 @@ bool RecordKeys::derive(std::string_view label, std::span<std::byte> to) const n
   ++end;            // The length of the context is 0.
   info[end++] = 1;  // The number of the block.
   TrafficSecret block{};
-  const bool is_derived = HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
+  const std::string_view secret = secret_.view();
+  const bool is_derived = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
                                info.data(), end, raw(block.data()), nullptr) != nullptr;
   std::memcpy(to.data(), block.data(), to.size());
   OPENSSL_cleanse(block.data(), block.size());
@@ -89,16 +114,27 @@ bool RecordKeys::derive(std::string_view label, std::span<std::byte> to) const n
 
 bool RecordKeys::derive_mask() noexcept { return derive("iv", mask_); }
 
-bool RecordKeys::set_key(evp_cipher_ctx_st* context) const noexcept {
-  const EVP_CIPHER* const cipher = cipher_of(suite_);
+template <typename Call>
+bool RecordKeys::with_key(const Call& call) const noexcept {
   TrafficSecret key{};
-  const auto bytes = std::span(key).first(
-      std::min(key.size(), static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher))));
-  const bool is_set =
-      derive("key", bytes) && EVP_CipherInit_ex(context, cipher, nullptr, raw(key.data()), nullptr,
-                                                use_ == Use::seal ? 1 : 0) == 1;
+  const auto size = static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher_of(suite_)));
+  const auto bytes = std::span(key).first(std::min(key.size(), size));
+  const bool is_used = derive("key", bytes) && call(bytes);
   OPENSSL_cleanse(key.data(), key.size());
-  return is_set;
+  return is_used;
+}
+
+bool RecordKeys::set_key(evp_cipher_ctx_st* context) const noexcept {
+  return with_key([&](std::span<const std::byte> key) {
+    return EVP_CipherInit_ex(context, cipher_of(suite_), nullptr, raw(key.data()), nullptr,
+                             use_ == Use::seal ? 1 : 0) == 1;
+  });
+}
+
+bool RecordKeys::give_to_kernel(int descriptor, std::uint64_t number) const noexcept {
+  return with_key([&](std::span<const std::byte> key) {
+    return give_key_to_kernel(descriptor, use_, suite_, key, mask_, number);
+  });
 }
 
 void RecordKeys::add_lanes(std::size_t count) {
@@ -108,6 +144,7 @@ void RecordKeys::add_lanes(std::size_t count) {
       throw Error("OpenSSL cannot prepare the cipher of an encrypted connection: " +
                   take_openssl_error());
     }
+    leave_context_out_of_dumps(context.get());
     lanes_.push_back(std::move(context));
   }
 }
@@ -115,7 +152,12 @@ void RecordKeys::add_lanes(std::size_t count) {
 bool RecordKeys::replace() noexcept {
   TrafficSecret next{};
   if (!derive("traffic upd", next)) return false;
-  secret_ = next;
+  try {
+    secret_ = SecretBytes(text_of(next));
+  } catch (const std::bad_alloc&) {
+    OPENSSL_cleanse(next.data(), next.size());
+    return false;
+  }
   OPENSSL_cleanse(next.data(), next.size());
   return derive_mask() && std::ranges::all_of(lanes_, [this](const Context& context) {
            return set_key(context.get());

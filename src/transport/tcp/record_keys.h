@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mccl/secret.h"
+
 struct evp_cipher_ctx_st;
 
 namespace mccl::transport::tcp {
@@ -73,8 +75,13 @@ class RecordKeys {
   void add_lanes(std::size_t count);
   std::size_t lanes() const { return lanes_.size(); }
 
-  /// Replaces the key by the next one (RFC 8446, section 7.2). Returns false if OpenSSL fails.
+  /// Replaces the key by the next one (RFC 8446, section 7.2). Returns false if OpenSSL fails, or
+  /// if there is no memory.
   bool replace() noexcept;
+
+  /// Gives the kernel the present key; see kernel_tls.h. `number`: that of the next record. Returns
+  /// false if the kernel refuses.
+  bool give_to_kernel(int descriptor, std::uint64_t number) const noexcept;
 
   /// The payload of a record, in two parts.
   using Payload = std::array<std::span<const std::byte>, 2>;
@@ -103,13 +110,17 @@ class RecordKeys {
   /// Writes a value that is derived from the secret. Returns false if OpenSSL fails.
   bool derive(std::string_view label, std::span<std::byte> to) const noexcept;
   bool derive_mask() noexcept;
+  /// Derives the key, passes it to `call`, and erases it. Returns false if OpenSSL fails, or if
+  /// `call` returns false.
+  template <typename Call>
+  bool with_key(const Call& call) const noexcept;
   bool set_key(evp_cipher_ctx_st* context) const noexcept;
   /// Starts record `number` with the given header. Returns false if OpenSSL fails.
   bool begin(evp_cipher_ctx_st* context, std::uint64_t number, const std::byte* header) noexcept;
 
   Use use_;
   CipherSuite suite_;
-  TrafficSecret secret_;
+  SecretBytes secret_;
   Nonce mask_{};  ///< The nonce of a record is this value, XORed with the record's number.
   std::vector<Context> lanes_;
 };

@@ -7,12 +7,16 @@
 #include <cstring>
 
 #include "base/would_block.h"
+#include "transport/tcp/kernel_tls.h"
 
 namespace mccl::transport::tcp {
 namespace {
 
 /// Maximum number of consecutive records without data. Beyond it, receive() fails with EBADMSG.
 constexpr int kMostEmptyRecords = 32;
+/// Maximum size in bytes of a message of TLS that receive_decrypted() accepts. Those that may
+/// follow the handshake are smaller.
+constexpr std::size_t kMostMessageBytes = 64;
 
 }  // namespace
 
@@ -28,12 +32,49 @@ void RecordReader::widen(std::size_t helpers) {
 }
 
 TransferResult RecordReader::receive(std::span<std::byte> to, CipherThreads* threads) {
+  if (is_in_kernel_) return receive_decrypted(to);
   threads_ = threads;
   std::size_t got = take_rest(to);
   // Stops when all records that one system call received are decrypted.
   while (got < to.size() && !has_ended() && (got == 0 || has_input())) {
     if (!has_input() && !fill()) break;
     got += open(to.subspan(got));
+  }
+  return {got, got > 0 || is_over_ ? 0 : broken_ != 0 ? broken_ : EAGAIN};
+}
+
+bool RecordReader::move_to_kernel() {
+  is_in_kernel_ = in_.empty() && rest_.empty() && keys_.give_to_kernel(descriptor_, received_);
+  return is_in_kernel_;
+}
+
+/// Receives until the kernel has nothing more: after a call that has received something, poll(2) of
+/// some kernels does not report the records that have already arrived.
+TransferResult RecordReader::receive_decrypted(std::span<std::byte> to) {
+  std::size_t got = take_rest(to);
+  while (got < to.size() && !has_ended()) {
+    if (input_end_ != 0) {
+      if (got == 0) break_off();  // The bytes before the end are received first.
+      break;
+    }
+    // The next record may be a message of TLS, which must not be received in parts.
+    const std::span<std::byte> room = to.subspan(got);
+    const bool is_small = room.size() < kMostMessageBytes;
+    rest_.compact();
+    const std::span<std::byte> into = is_small ? rest_.space().first(kMostMessageBytes) : room;
+    const auto [type, bytes, error] = receive_from_kernel(descriptor_, into);
+    if (error == EINTR) continue;
+    if (would_block(error)) break;
+    if (bytes == 0) {
+      end_input(error);
+    } else if (type != ContentType::application_data) {
+      take_message(type, into.first(bytes));
+      if (++empty_records_ > kMostEmptyRecords) broken_ = EBADMSG;
+    } else {
+      empty_records_ = 0;
+      if (is_small) rest_.add(bytes);
+      got += is_small ? take_rest(room) : bytes;
+    }
   }
   return {got, got > 0 || is_over_ ? 0 : broken_ != 0 ? broken_ : EAGAIN};
 }
@@ -53,13 +94,12 @@ bool RecordReader::fill() {
     most = (record == 0 ? kRecordHeaderBytes : record) - in_.size();
   }
   if (receive_more(most)) return true;
-  if (input_end_ == kEndOfInput) {
-    broken_ = ECONNRESET;
-    is_cut_short_ = has_ended_in_order_;
-  } else {
-    broken_ = input_end_;
-  }
+  break_off();
   return false;
+}
+
+void RecordReader::end_input(int error) {
+  input_end_ = error != 0 ? error : has_failed_to_send_ ? ECONNRESET : kEndOfInput;
 }
 
 bool RecordReader::receive_more(std::size_t most) {
@@ -73,8 +113,7 @@ bool RecordReader::receive_more(std::size_t most) {
     }
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && would_block(errno)) return false;
-    input_end_ = got == 0 ? kEndOfInput : errno;
-    has_ended_in_order_ = got == 0 && !has_failed_to_send_;
+    end_input(got == 0 ? 0 : errno);
   }
   return false;
 }
@@ -152,7 +191,8 @@ void RecordReader::take_message(ContentType type, std::span<const std::byte> mes
                              message.size() == kKeyUpdate.size() &&
                              std::ranges::equal(message.first(4), std::span(kKeyUpdate).first(4)) &&
                              message[4] <= kUpdateRequested;
-  if (!is_key_update || !keys_.replace()) {
+  if (!is_key_update || !keys_.replace() ||
+      (is_in_kernel_ && !keys_.give_to_kernel(descriptor_, 0))) {
     broken_ = EBADMSG;
     return;
   }

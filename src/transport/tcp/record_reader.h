@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,6 +35,9 @@ class RecordReader {
   /// Prepares for `helpers` threads that decrypt too. Throws Error or std::bad_alloc if memory runs
   /// out; the reader can then be used as before.
   void widen(std::size_t helpers);
+  /// Lets the kernel decrypt the following records; see kernel_tls.h. Returns false, without a
+  /// change, if bytes of a record have already arrived, or if the kernel refuses.
+  bool move_to_kernel();
   /// Makes receive() take at most one record from the system. It is needed while the next owner of
   /// the socket has to be told by poll(2) about the bytes that follow.
   void read_single_records(bool single) { reads_single_records_ = single; }
@@ -47,7 +51,7 @@ class RecordReader {
 
   /// True if the peer's system has closed the connection in good order, but the stream lacks its
   /// end. This happens if the peer's process dies.
-  bool is_cut_short() const { return is_cut_short_; }
+  bool is_cut_short() const { return broken_ == ECONNRESET && input_end_ == kEndOfInput; }
   /// The errno with which receiving failed; 0 if it has not failed.
   int broken() const { return broken_; }
   /// The last alert of the peer; 0 (close_notify) at first.
@@ -64,7 +68,7 @@ class RecordReader {
  private:
   /// Maximum number of records that are received and decrypted together.
   static constexpr std::size_t kMostArrived = 8;
-  /// Value of input_end_ for an end without an error.
+  /// Value of input_end_ for an end in good order: without an error, also of an earlier send.
   static constexpr int kEndOfInput = -1;
 
   /// A record that has arrived.
@@ -75,12 +79,18 @@ class RecordReader {
   };
 
   bool has_ended() const { return broken_ != 0 || is_over_; }
+  /// Receives payload that the kernel has decrypted.
+  TransferResult receive_decrypted(std::span<std::byte> to);
   /// Receives records into in_, which contains no complete record. Returns false if none have
   /// arrived, or if the connection has ended.
   bool fill();
   /// Receives up to `most` bytes into in_ without moving its bytes. Returns false if none have
   /// arrived. Sets input_end_ if the connection has ended.
   bool receive_more(std::size_t most);
+  /// Sets input_end_ after a system call that has received nothing. `error`: its errno or 0.
+  void end_input(int error);
+  /// Sets broken_ for input_end_.
+  void break_off() { broken_ = input_end_ == kEndOfInput ? ECONNRESET : input_end_; }
   /// Returns the record at `position` of in_; an empty span if it is not complete, or if TLS allows
   /// no such record. Sets broken_ if TLS does not allow the first record.
   std::span<const std::byte> record_at(std::size_t position);
@@ -99,17 +109,15 @@ class RecordReader {
   const int descriptor_;
   CipherThreads* threads_ = nullptr;   ///< Threads that help this call of receive(), or null.
   bool reads_single_records_ = false;  ///< See read_single_records().
+  bool is_in_kernel_ = false;          ///< True if the kernel decrypts the records.
   std::uint64_t received_ = 0;         ///< Number of records received under the current key.
   int empty_records_ = 0;              ///< Number of consecutive records without data.
 
   int broken_ = 0;                   ///< See broken().
   bool is_over_ = false;             ///< True if the peer has ended the stream.
-  bool is_cut_short_ = false;        ///< See is_cut_short().
   bool has_failed_to_send_ = false;  ///< See sending_has_failed().
   bool is_key_requested_ = false;    ///< See take_request_for_key().
   std::byte alert_{};                ///< See alert().
-  /// True if the system reported the end of the input, and no error of a send, before.
-  bool has_ended_in_order_ = false;
   /// The errno with which the system ended the input, or kEndOfInput; 0 while bytes may arrive. The
   /// bytes in in_ come before this end.
   int input_end_ = 0;

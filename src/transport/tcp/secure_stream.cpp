@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +13,19 @@
 
 #include "base/no_signal.h"
 #include "base/would_block.h"
+#include "transport/tcp/kernel_tls.h"
 
 namespace mccl::transport::tcp {
 namespace {
 
 /// Number of bytes of one call from which on threads help.
 constexpr std::size_t kWorthThreads = std::size_t{128} << 10;
+
+/// Size in bytes of the type and the size before a message of TLS that waits for the kernel.
+constexpr std::size_t kKernelHeaderBytes = 2;
+/// Maximum number of bytes of one system call, so that the number of its records is known well
+/// before the key's limit.
+constexpr std::size_t kMostSentAtOnce = std::size_t{16} << 20;
 
 /// Removes the first `count` bytes of `bytes`, and returns them.
 std::span<const std::byte> take(std::span<const std::byte>& bytes, std::size_t count) {
@@ -48,6 +56,17 @@ SecureStream::~SecureStream() {
 void SecureStream::use(std::shared_ptr<Outbox> outbox) {
   outbox->join();
   outbox_ = std::move(outbox);
+  const KernelTls wanted = encryption_->kernel_tls();
+  const bool has_threads = outbox_->threads().lanes() > 1;
+  if (wanted == KernelTls::always || (wanted == KernelTls::without_threads && !has_threads))
+    move_to_kernel();
+}
+
+/// If the kernel refuses one direction, it can still be used for the other.
+void SecureStream::move_to_kernel() noexcept {
+  if (!is_open() || !out_.empty() || !kernel_offers_tls() || !start_kernel_tls(descriptor_)) return;
+  is_in_kernel_ = sending_->give_to_kernel(descriptor_, sent_);
+  (void)reader_->move_to_kernel();
 }
 
 SecureStream::State SecureStream::fail(std::string why) {
@@ -107,7 +126,7 @@ SecureStream::State SecureStream::confirm() {
 }
 
 void SecureStream::widen() noexcept {
-  if (!outbox_ || std::exchange(has_tried_to_widen_, true)) return;
+  if (!outbox_ || is_in_kernel_ || std::exchange(has_tried_to_widen_, true)) return;
   const std::size_t helpers = outbox_->threads().lanes() - 1;
   if (helpers == 0) return;
   try {
@@ -164,10 +183,17 @@ int SecureStream::seal_and_send(std::span<const std::byte>& first,
 }
 
 bool SecureStream::seal_message(ContentType type, std::span<const std::byte> message) {
-  const std::size_t bytes = kRecordOverhead + message.size();
+  const std::size_t bytes = (is_in_kernel_ ? kKernelHeaderBytes : kRecordOverhead) + message.size();
   if (out_.empty()) out_.compact();
   const std::span<std::byte> space = out_.space();
   if (has_failed_to_seal_ || space.size() < bytes) return false;
+  if (is_in_kernel_) {
+    space[0] = static_cast<std::byte>(type);
+    space[1] = static_cast<std::byte>(message.size());
+    std::ranges::copy(message, space.begin() + kKernelHeaderBytes);
+    out_.add(bytes);
+    return true;
+  }
   if (!sending_->seal(0, sent_++, type, {message, {}}, space.data())) {
     has_failed_to_seal_ = true;
     return false;
@@ -177,7 +203,8 @@ bool SecureStream::seal_message(ContentType type, std::span<const std::byte> mes
 }
 
 bool SecureStream::replace_key() {
-  if (!seal_message(ContentType::handshake, kKeyUpdate) || !sending_->replace()) {
+  if (!seal_message(ContentType::handshake, kKeyUpdate) ||
+      (!is_in_kernel_ && !sending_->replace())) {
     has_failed_to_seal_ = true;
     return false;
   }
@@ -190,7 +217,8 @@ TransferResult SecureStream::send(std::span<const std::byte> first,
   const std::size_t total = first.size() + second.size();
   if (total >= kWorthThreads) widen();
   int error = has_failed_to_seal_ ? EPROTO : flush();
-  while (error == 0 && !(first.empty() && second.empty())) error = seal_and_send(first, second);
+  while (error == 0 && !(first.empty() && second.empty()))
+    error = is_in_kernel_ ? send_by_kernel(first, second) : seal_and_send(first, second);
   // If some bytes were accepted before an error, the next call reports the error.
   const std::size_t accepted = total - first.size() - second.size();
   return {accepted, accepted > 0 ? 0 : error};
@@ -210,18 +238,70 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
 
 int SecureStream::flush() noexcept {
   while (!out_.empty()) {
-    const ssize_t sent = ::send(descriptor_, out_.bytes().data(), out_.size(), kNoSignal);
-    if (sent >= 0) {
-      out_.take(static_cast<std::size_t>(sent));
-      continue;
+    if (is_in_kernel_) {
+      if (send_message_of_kernel()) continue;
+    } else {
+      const ssize_t sent = ::send(descriptor_, out_.bytes().data(), out_.size(), kNoSignal);
+      if (sent >= 0) {
+        out_.take(static_cast<std::size_t>(sent));
+        continue;
+      }
     }
     const int error = errno;
     if (error == EINTR) continue;
-    if (!would_block(error) && reader_) reader_->sending_has_failed();
     if (outbox_ && would_block(error)) outbox_->wait(*this);
-    return error;
+    return failed_to_send(error);
   }
   return 0;
+}
+
+int SecureStream::failed_to_send(int error) noexcept {
+  if (!would_block(error) && reader_) reader_->sending_has_failed();
+  return error;
+}
+
+int SecureStream::send_by_kernel(std::span<const std::byte>& first,
+                                 std::span<const std::byte>& second) {
+  if (reader_->take_request_for_key() || sent_ >= encryption_->records_per_key()) {
+    if (!replace_key()) return EPROTO;
+    if (const int error = flush(); error != 0) return error;
+  }
+  std::array<iovec, 2> pieces;
+  std::size_t count = 0;
+  for (const std::span<const std::byte> part : {first, second}) {
+    if (part.empty()) continue;
+    pieces[count++] = {const_cast<std::byte*>(part.data()), std::min(part.size(), kMostSentAtOnce)};
+    if (part.size() > kMostSentAtOnce) break;
+  }
+  msghdr message = {};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  const ssize_t sent = ::sendmsg(descriptor_, &message, kNoSignal);
+  if (sent < 0) return errno == EINTR ? 0 : failed_to_send(errno);
+  const auto bytes = static_cast<std::size_t>(sent);
+  // The kernel may have begun and ended with a record that is not full.
+  sent_ += bytes / kRecordPayloadBytes + 2;
+  (void)take(second, bytes - take(first, bytes).size());
+  return 0;
+}
+
+bool SecureStream::send_message_of_kernel() noexcept {
+  const std::span<const std::byte> bytes = out_.bytes();
+  const auto type = static_cast<ContentType>(bytes[0]);
+  const std::size_t size = std::to_integer<std::size_t>(bytes[1]);
+  const TransferResult sent =
+      send_message_by_kernel(descriptor_, type, bytes.subspan(kKernelHeaderBytes, size));
+  errno = sent.error;
+  if (sent.error != 0) return false;
+  out_.take(kKernelHeaderBytes + size);
+  // The only handshake message that this end sends announces a new key.
+  if (type == ContentType::handshake &&
+      (!sending_->replace() || !sending_->give_to_kernel(descriptor_, 0))) {
+    has_failed_to_seal_ = true;
+    errno = EPROTO;
+    return false;
+  }
+  return true;
 }
 
 int SecureStream::end() noexcept {

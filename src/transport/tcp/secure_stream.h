@@ -49,8 +49,11 @@ class SecureStream {
   /// The reason for State::failed.
   const std::string& trouble() const { return trouble_; }
 
-  /// Sets the outbox that will send held bytes. Throws std::bad_alloc if memory runs out.
+  /// Sets the outbox that will send held bytes. Throws std::bad_alloc if memory runs out. From this
+  /// call on, the kernel may encrypt and decrypt; see KernelTls.
   void use(std::shared_ptr<Outbox> outbox);
+  /// True if the kernel encrypts the bytes that this end sends.
+  bool is_in_kernel() const { return is_in_kernel_; }
 
   /// Sends `first` followed by `second`. Counts bytes as moved once they are encrypted, although
   /// some may still be pending().
@@ -90,6 +93,7 @@ class SecureStream {
   State fail(std::string why);
   State confirm();
 
+  void move_to_kernel() noexcept;
   /// Enlarges the buffers and prepares the keys for the threads of the outbox. Without memory for
   /// that, the stream uses only the thread of its caller.
   void widen() noexcept;
@@ -97,6 +101,12 @@ class SecureStream {
   /// Encrypts the first bytes as records into out_, removes them from the spans, and sends as much
   /// of out_ as the system takes. Returns 0 if it takes everything, else an errno.
   int seal_and_send(std::span<const std::byte>& first, std::span<const std::byte>& second);
+  /// Sends the first bytes by the kernel, and removes them from the spans. Returns 0 or an errno.
+  int send_by_kernel(std::span<const std::byte>& first, std::span<const std::byte>& second);
+  /// Sends the first message of out_. Returns false and sets errno if the kernel does not take it.
+  bool send_message_of_kernel() noexcept;
+  /// Handles an errno of a system call that sends.
+  int failed_to_send(int error) noexcept;
   /// Encrypts one message of TLS itself into out_. Returns false if OpenSSL fails.
   bool seal_message(ContentType type, std::span<const std::byte> message);
 
@@ -116,7 +126,10 @@ class SecureStream {
   bool has_said_end_ = false;           ///< True if end() has queued close_notify.
   bool has_tried_to_widen_ = false;
   CipherThreads* threads_ = nullptr;  ///< Threads that help; null if there are none.
-  ByteQueue out_;                     ///< Records that the system has not taken yet.
+  bool is_in_kernel_ = false;         ///< See is_in_kernel().
+  /// Records that the system has not taken yet. If the kernel encrypts: messages of TLS that it has
+  /// not taken yet, each after its type and its size, which take one byte each.
+  ByteQueue out_;
   std::array<Sealing, CipherThreads::kMostRecords> sealing_;
   std::uint64_t first_sealing_ = 0;  ///< Number of the first record of sealing_.
   /// True if OpenSSL has failed to encrypt a record. Nothing can be sent after that.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/no_signal.h"
+#include "base/secret.h"
 #include "base/would_block.h"
 #include "mccl/error.h"
 
@@ -27,6 +28,10 @@ constexpr std::string_view kProofLabel = "EXPORTER-mccl-proof";
 /// TlsRole.
 constexpr std::array<std::string_view, 2> kSecretNames = {"CLIENT_TRAFFIC_SECRET_0 ",
                                                           "SERVER_TRAFFIC_SECRET_0 "};
+
+/// Size in bytes of OpenSSL's structure for a connection: more than any version from 3.0 to 3.5
+/// uses.
+constexpr std::size_t kConnectionBytes = std::size_t{16} << 10;
 
 /// Returns the reason why the handshake failed.
 std::string reason_of(const SSL* ssl) {
@@ -156,6 +161,9 @@ TlsHandshake::TlsHandshake(std::shared_ptr<const Encryption> encryption, TlsRole
     SSL_free(ssl_);
     throw Error("OpenSSL has no memory for an encrypted connection");
   }
+  // OpenSSL keeps secrets in this structure, and does not erase all of them when it frees it.
+  leave_out_of_dumps(ssl_, kConnectionBytes);
+  leave_out_of_dumps(this, sizeof *this);
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
   SSL_set_bio(ssl_, bio, bio);

@@ -2,32 +2,34 @@
 # Runs a command in a virtual machine (the guest) with Debian's kernel under qemu. The guest has a
 # software RDMA device (RoCE, "rxe0", on ADDRESS). It sees this machine's files read-only, under a
 # temporary writable layer that is discarded at the end. This script prints the guest's console and
-# exits with the command's status. Usage: rdma_guest.sh [-n CPUS] [-m MEMORY] [-t SECONDS] [-a
-# ADDRESS] [-w END:PATH] -- COMMAND... ADDRESS is 10.9.0.1 by default. With -w, the guest's network
-# is a direct connection to another guest, through a Unix socket at PATH. END is `listen` for the
-# guest that starts first, and `connect` for the other. Exit status 77: a guest cannot run here, and
-# the last line gives the reason. The kernel is fetched from Debian once, into RDMA_GUEST_CACHE
-# (default: build/rdma-guest).
+# exits with the command's status. Usage: guest.sh [-k SUITE] [-n CPUS] [-m MEMORY] [-t SECONDS] [-a
+# ADDRESS] [-w END:PATH] -- COMMAND... SUITE is the Debian release whose newest kernel runs, such as
+# trixie-backports; by default, it is Linux 6.1 of this machine's package sources. ADDRESS is
+# 10.9.0.1 by default. With -w, the guest's network is a direct connection to another guest, through
+# a Unix socket at PATH. END is `listen` for the guest that starts first, and `connect` for the
+# other. Exit status 77: a guest cannot run here, and the last line gives the reason. The kernel is
+# fetched from Debian once, into GUEST_CACHE (default: build/guest).
 set -euo pipefail
 
 export PATH=$PATH:/usr/sbin:/sbin
 root=$(cd "$(dirname "$0")/.." && pwd)
-cache=${RDMA_GUEST_CACHE:-$root/build/rdma-guest}
-cpus=2 memory=6G seconds=900 address=10.9.0.1 wire=
+suite= cpus=2 memory=6G seconds=900 address=10.9.0.1 wire=
 while [[ $# -gt 0 && $1 != -- ]]; do
   case $1 in
+    -k) suite=$2 ;;
     -n) cpus=$2 ;;
     -m) memory=$2 ;;
     -t) seconds=$2 ;;
     -a) address=$2 ;;
     -w) wire=$2 ;;
-    *) echo "rdma_guest: unknown option $1" >&2; exit 2 ;;
+    *) echo "guest: unknown option $1" >&2; exit 2 ;;
   esac
   shift 2
 done
 shift
+cache=${GUEST_CACHE:-$root/build/guest}/${suite:-installed}
 
-unavailable() { echo "rdma_guest: $*"; exit 77; }
+unavailable() { echo "guest: $*"; exit 77; }
 missing=
 for need in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static modprobe:kmod cpio:cpio rdma:iproute2; do
   command -v "${need%%:*}" >/dev/null || missing+=" ${need##*:}"
@@ -36,24 +38,51 @@ done
 [[ -z $missing ]] || unavailable "these packages are missing:$missing"
 
 # Kernel modules for the guest's root file system, its RDMA device, virtual hosts (veth, bridge),
-# and network disturbances (netem).
+# network disturbances (netem), and TLS. Newer kernels contain some of them.
 modules="crc32_generic crc32c_generic virtio_pci 9pnet_virtio 9p overlay virtio_net ib_uverbs
-  rdma_ucm rdma_cm rdma_rxe veth bridge sch_netem"
+  rdma_ucm rdma_cm rdma_rxe veth bridge sch_netem tls"
+
+# The options of apt that make it use SUITE, from the mirror that this machine uses.
+apt_options=()
+use_suite() {
+  local mirror
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+    grep '/debian/$' | head -1)
+  [[ -n $mirror ]] || return 1
+  mkdir -p apt/lists/partial apt/archives/partial
+  echo "deb $mirror $suite main" >apt/sources.list
+  apt_options=(-o "Dir::Etc::SourceList=$PWD/apt/sources.list" -o Dir::Etc::SourceParts=-
+    -o "Dir::State::Lists=$PWD/apt/lists" -o "Dir::Cache=$PWD/apt")
+}
 
 newest_kernel() {
-  apt-cache search --names-only '^linux-image-6\.1\.0-[0-9]+-amd64$' | awk '{print $1}' |
-    sort -V | tail -1
+  local versions='6\.1\.0-[0-9]+'
+  [[ -z $suite ]] || versions='[0-9.]+\+deb[0-9]+'
+  apt-cache "${apt_options[@]}" search --names-only \
+    "^linux-image-$versions-amd64\$" | awk '{print $1}' | sed 's/^linux-image-//' | sort -V |
+    tail -1
 }
 
 fetch_kernel() {
-  local package
-  package=$(newest_kernel)
+  local version package
+  [[ -z $suite ]] || use_suite || return 1
+  version=$(newest_kernel)
   # Updates the package lists if this machine has none.
-  [[ -n $package ]] || { apt-get update -qq >/dev/null 2>&1 && package=$(newest_kernel); }
-  [[ -n $package ]] || return 1
-  rm -rf kernel && apt-get download -qq "$package" 2>/dev/null && dpkg -x "$package"_*.deb kernel &&
-    rm -f "$package"_*.deb && depmod -b kernel "${package#linux-image-}" &&
-    echo "${package#linux-image-}" >version
+  [[ -n $version ]] || {
+    apt-get "${apt_options[@]}" update -qq >/dev/null 2>&1 && version=$(newest_kernel)
+  }
+  [[ -n $version ]] || return 1
+  rm -rf kernel ./*.deb
+  # In newer releases, the package of the kernel depends on others that contain its files.
+  for package in image base binary modules; do
+    apt-get "${apt_options[@]}" download -qq "linux-$package-$version" 2>/dev/null ||
+      [[ $package != image ]] || return 1
+  done
+  for package in ./*.deb; do dpkg -x "$package" kernel || return 1; done
+  rm -rf ./*.deb apt
+  [[ -d kernel/lib ]] || mv kernel/usr/lib kernel/lib
+  cp "$(find kernel -name 'vmlinuz*' | head -1)" vmlinuz
+  depmod -b kernel "$version" && echo "$version" >version
 }
 
 # Makes a RAM disk whose init process mounts the file systems and then runs the command.
@@ -65,17 +94,18 @@ make_ramdisk() {
   cp kernel/lib/modules/"$version"/modules.{order,builtin,builtin.modinfo} \
     ramdisk/lib/modules/"$version"/
   for module in $modules; do
-    modprobe -d "$PWD/kernel" -S "$version" --show-depends "$module" |
-      awk '$1 == "insmod" { print $2 }'
+    modprobe -d "$PWD/kernel" -S "$version" --show-depends "$module" 2>/dev/null |
+      awk '$1 == "insmod" { print $2 }' || true
   done | sort -u | while read -r file; do
     install -D "$file" "ramdisk/${file#"$PWD"/kernel/}"
   done
+  find ramdisk -name '*.ko.xz' -exec unxz {} +
   depmod -b ramdisk "$version"
   cat >ramdisk/init <<INIT
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev
-for module in ${modules//$'\n'/ }; do modprobe \$module; done
+for module in ${modules//$'\n'/ }; do modprobe \$module 2>/dev/null; done
 mkdir -p /lower /rw /root
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose host /lower
 mount -t tmpfs -o size=2g none /rw; mkdir -p /rw/u /rw/w
@@ -96,14 +126,14 @@ mkdir -p "$cache"
   cd "$cache"
   exec 9>lock && flock 9
   [[ -e version ]] || fetch_kernel || exit 1
-  [[ ramdisk.gz -nt version && ramdisk.gz -nt "$root/scripts/rdma_guest.sh" ]] || make_ramdisk
-) || unavailable "Debian's kernel cannot be fetched (apt-get download linux-image-6.1.0-*-amd64)"
+  [[ ramdisk.gz -nt version && ramdisk.gz -nt "$root/scripts/guest.sh" ]] || make_ramdisk
+) || unavailable "Debian's kernel cannot be fetched (linux-image-*-amd64${suite:+ of $suite})"
 
 job=$(mktemp -d "$cache/job.XXXXXX")
 trap 'rm -rf "$job"' EXIT
 {
   echo 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root'
-  echo 'mkdir -p /root; hostname rdma-guest; ulimit -l unlimited'
+  echo 'mkdir -p /root; hostname guest; ulimit -l unlimited'
   echo "ip link set eth0 mtu 9000 up; ip addr add $address/24 dev eth0"
   echo 'rdma link add rxe0 type rxe netdev eth0'
   printf 'cd %q\n' "$PWD"
@@ -114,12 +144,11 @@ case $wire in
   '') network=user,restrict=on ;;
   listen:*) network=stream,server=on,addr.type=unix,addr.path=${wire#*:} ;;
   connect:*) network=stream,server=off,addr.type=unix,addr.path=${wire#*:} ;;
-  *) echo "rdma_guest: -w: expected listen:PATH or connect:PATH; found $wire" >&2; exit 2 ;;
+  *) echo "guest: -w: expected listen:PATH or connect:PATH; found $wire" >&2; exit 2 ;;
 esac
-version=$(cat "$cache/version")
 # no_timer_check: on a busy machine, the kernel may conclude that the emulated timer does not work.
 timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m "$memory" \
-  -smp "$cpus" -nographic -no-reboot -kernel "$cache/kernel/boot/vmlinuz-$version" \
+  -smp "$cpus" -nographic -no-reboot -kernel "$cache/vmlinuz" \
   -initrd "$cache/ramdisk.gz" -append "console=ttyS0 quiet no_timer_check panic=-1 guest.run=$job/run" \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
   -netdev "$network,id=n0" \
@@ -128,5 +157,5 @@ timeout --foreground "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu 
   sed -u 's/\r//g' | tee "$job/log" | grep --line-buffered -v -e '^guest-exit' -e 'sysrq: Power Off' \
     -e 'reboot: Power down' || true
 status=$(sed -n 's/^guest-exit \([0-9]*\).*/\1/p' "$job/log" | tail -1)
-[[ -n $status ]] || echo "rdma_guest: the guest did not end within $seconds s, or did not start"
+[[ -n $status ]] || echo "guest: the guest did not end within $seconds s, or did not start"
 exit "${status:-1}"
