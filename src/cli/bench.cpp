@@ -158,7 +158,7 @@ void check_picture(const BenchFlags& flags) {
 /// Replaces this process with the Python program that draws the results.
 [[noreturn]] void draw(const BenchFlags& flags, std::vector<std::string> results) {
   results.insert(results.begin(), flags.plot);
-  become_python("mccl bench --plot", "mccl.plot", "plot", std::move(results));
+  become_python("mccl bench --plot", "plot", std::move(results));
 }
 
 int measure(const BenchFlags& flags, const std::vector<std::string>& arguments) {
