@@ -75,15 +75,6 @@ struct BenchFlags {
   Options rest;
 };
 
-/// Parses the flags that do not depend on the number of ranks. Throws if a result file cannot be
-/// written.
-Options options_of(const BenchFlags& flags) {
-  Options options = parse_calls(flags.calls, flags.rest);
-  check_writable("--json", options.json);
-  check_writable("--csv", options.csv);
-  return options;
-}
-
 /// Returns the settings of the environment, overridden by the flags.
 Config config_of(const BenchFlags& flags) {
   Config config = Config::from_environment();
@@ -99,11 +90,7 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
   if (ranks == 1 && std::erase(options.routines, Routine::sendrecv) > 0 && !all_asked)
     throw InvalidArgument("sendrecv needs at least two ranks; give --ranks");
-  std::size_t largest = 0;
-  for (const Routine routine : options.routines) {
-    for (const std::size_t size : options.sizes)
-      largest = std::max(largest, shape_of(routine, size, options.dtype, ranks).bytes);
-  }
+  const std::size_t largest = largest_call(options, ranks);
   const double needed = 2.0 * static_cast<double>(largest) * (one_host ? ranks : 1);
   const auto there = static_cast<double>(memory_bytes());
   if (there > 0 && needed > there) {
@@ -155,18 +142,14 @@ void check_picture(const BenchFlags& flags) {
   check_writable("--plot", flags.plot);
 }
 
-/// Replaces this process with the Python program that draws the results.
-[[noreturn]] void draw(const BenchFlags& flags, std::vector<std::string> results) {
-  results.insert(results.begin(), flags.plot);
-  become_python("mccl bench --plot", "mccl.plot", "plot", std::move(results));
-}
-
 int measure(const BenchFlags& flags, const std::vector<std::string>& arguments) {
   if (flags.calls.routines == std::vector<std::string>{"kernels"}) {
     fmt::print("{}", kernels_text(config_of(flags)));
     return kGood;
   }
-  Options options = options_of(flags);
+  Options options = parse_calls(flags.calls, flags.rest);
+  check_writable("--json", options.json);
+  check_writable("--csv", options.csv);
   const Config config = config_of(flags);
   const bool all_asked =
       std::ranges::find(flags.calls.routines, "all") != flags.calls.routines.end();
@@ -204,7 +187,8 @@ int run_bench(BenchFlags flags, const std::vector<std::string>& arguments) {
     if (placement && flags.one_host) return status;
     results.insert(results.begin(), flags.rest.json);
   }
-  draw(flags, std::move(results));
+  results.insert(results.begin(), flags.plot);
+  become_python("mccl bench --plot", "plot", std::move(results));
 }
 
 void add_what(CLI::App& app, BenchFlags& flags) {

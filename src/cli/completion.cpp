@@ -41,12 +41,10 @@ struct Page {
   std::vector<Flag> flags;
 };
 
-bool is_listed(const CLI::App* command) { return !command->get_group().empty(); }
-
 std::vector<const CLI::App*> listed_commands(const CLI::App& program) {
   std::vector<const CLI::App*> commands;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; }))
-    if (is_listed(command)) commands.push_back(command);
+    if (!command->get_group().empty()) commands.push_back(command);
   return commands;
 }
 
@@ -76,13 +74,6 @@ std::vector<Flag> flags_of(const CLI::App& command) {
     if (!option->get_group().empty() && !option->get_positional())
       flags.push_back(flag_of(*option));
   return flags;
-}
-
-std::string names_of(const std::vector<Page>& pages) {
-  std::vector<std::string> names;
-  names.reserve(pages.size());
-  for (const Page& page : pages) names.push_back(page.name);
-  return fmt::format("{}", fmt::join(names, " "));
 }
 
 /// Returns the names of all flags of a command or, if `takes` is given, only of the flags with that
@@ -116,20 +107,15 @@ std::string roff(std::string_view text) {
   return result;
 }
 
-/// Returns a page for each command that the help lists.
-std::vector<Page> pages_of(const CLI::App& program) {
-  std::vector<Page> pages;
-  for (const CLI::App* command : listed_commands(program))
-    pages.push_back({command->get_name(), command->get_description(), flags_of(*command)});
-  return pages;
-}
-
 std::string bash_of(const std::vector<Page>& pages) {
+  std::vector<std::string> names;
   std::string cases;
-  for (const Page& page : pages)
+  for (const Page& page : pages) {
+    names.push_back(page.name);
     cases +=
         fmt::format("    {}) flags=\"{}\" files=\"{}\" folders=\"{}\" ;;\n", page.name,
                     names_in(page), names_in(page, Takes::file), names_in(page, Takes::folder));
+  }
   return fmt::format(R"sh(# Completions of mccl for bash, as `mccl completion bash` prints them.
 _mccl() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}}
@@ -153,7 +139,7 @@ _mccl() {{
 }}
 complete -o default -o filenames -F _mccl mccl
 )sh",
-                     names_of(pages), names_of(pages), cases);
+                     fmt::join(names, " "), fmt::join(names, " "), cases);
 }
 
 std::string zsh_of(const std::vector<Page>& pages) {
@@ -270,13 +256,16 @@ Command add(CLI::App& program) {
   app->footer(kFooter);
   add_value(*app, "shell SHELL", *shell, "bash, zsh or fish", one_of({"bash", "zsh", "fish"}))
       ->required();
-  return {app, [shell, &program] {
-            const std::vector<Page> pages = pages_of(program);
-            fmt::print("{}", *shell == "bash"  ? bash_of(pages)
-                             : *shell == "zsh" ? zsh_of(pages)
-                                               : fish_of(pages));
-            return kGood;
-          }};
+  return {
+      app, [shell, &program] {
+        std::vector<Page> pages;
+        for (const CLI::App* command : listed_commands(program))
+          pages.push_back({command->get_name(), command->get_description(), flags_of(*command)});
+        fmt::print("{}", *shell == "bash"  ? bash_of(pages)
+                         : *shell == "zsh" ? zsh_of(pages)
+                                           : fish_of(pages));
+        return kGood;
+      }};
 }
 
 Command add_man(CLI::App& program) {

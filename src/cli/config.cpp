@@ -69,6 +69,7 @@ struct Cluster {
   std::vector<Host> hosts;
   std::vector<HostFacts> facts;
   Discovered found;
+  std::vector<cluster::Finding> findings;
   std::vector<Addressed> links;
   std::vector<SetupStep> steps;  ///< Steps that give the cables addresses.
   /// Steps that make the addresses survive a restart (--persist).
@@ -90,8 +91,7 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
     if (each.reached) {
       cluster.hosts.push_back(each.host);
       cluster.facts.push_back(each.facts);
-      cluster.found.findings.insert(cluster.found.findings.end(), each.facts.odd.begin(),
-                                    each.facts.odd.end());
+      append(cluster.findings, each.facts.odd);
     } else {
       faults += fmt::format("\n  {}: {}", text_of(each.host), each.fault);
       if (each.needs_install) faults += "; " + cluster::how_to_install(each.host.name);
@@ -102,13 +102,6 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
     throw Error("some hosts cannot be queried (--ignore-unreachable skips them):" + faults);
   if (cluster.hosts.empty()) throw Error("no host can be queried:" + faults);
   say("skipping hosts that cannot be queried:" + faults);
-}
-
-void refuse_without_graphviz() {
-  if (!find_program("dot", path_of(process_environment())).empty()) return;
-  throw Error(
-      "--svg: dot is not in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
-      "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
 /// Checks the hosts and the flags before any host is queried. Throws InvalidArgument if they are
@@ -126,7 +119,10 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<H
     throw InvalidArgument(fmt::format(
         "--{0} prints a picture and does nothing else; leave --{0} out to use --{1}",
         flags.dot ? "dot" : "svg", flags.auto_setup ? "auto-setup" : "output-hostfile"));
-  if (flags.svg) refuse_without_graphviz();
+  if (flags.svg && find_program("dot", path_of(process_environment())).empty())
+    throw Error(
+        "--svg: dot is not in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
+        "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
 /// Throws Error if the facts show that two names refer to the same machine.
@@ -151,19 +147,18 @@ std::string commands_text(const Cluster& cluster) {
 nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
   nlohmann::json links = nlohmann::json::array();
   const auto end_of = [&](const cluster::End& end) -> nlohmann::json {
-    return {{"host", cluster.facts[static_cast<std::size_t>(end.host)].host},
-            {"interface", end.interface}};
+    return {{"host", host_of(cluster.facts, end).host}, {"interface", end.interface}};
+  };
+  const auto with_ends = [](const auto& join, const nlohmann::json& ends) -> nlohmann::json {
+    return {{"ends", ends}, {"kind", name_of(join.medium)}, {"mbit_per_s", join.mbit_per_s}};
   };
   for (const cluster::CableLink& link : cluster.found.joined.links)
-    links.push_back({{"ends", {end_of(link.a), end_of(link.b)}},
-                     {"kind", name_of(link.medium)},
-                     {"mbit_per_s", link.mbit_per_s}});
+    links.push_back(with_ends(link, {end_of(link.a), end_of(link.b)}));
   nlohmann::json networks = nlohmann::json::array();
   for (const cluster::Wire& wire : cluster.found.joined.networks) {
     nlohmann::json ends = nlohmann::json::array();
     for (const cluster::End& end : wire.ends) ends.push_back(end_of(end));
-    networks.push_back(
-        {{"ends", ends}, {"kind", name_of(wire.medium)}, {"mbit_per_s", wire.mbit_per_s}});
+    networks.push_back(with_ends(wire, ends));
   }
   nlohmann::json steps = nlohmann::json::array();
   for (const SetupStep& step : cluster.all_steps())
@@ -174,7 +169,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"networks", networks},
           {"setup", steps},
           {"hostfile", hostfile.empty() ? nlohmann::json() : nlohmann::json::parse(hostfile)},
-          {"findings", cluster.found.findings}};
+          {"findings", cluster.findings}};
 }
 
 /// Runs the steps. Throws Error if the user does not agree or if a step fails. Returns the path of
@@ -211,11 +206,11 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
                           : text_of(kept, undo));
 }
 
-/// Tests the links. An error, such as an interrupt, leaves the addresses in place, so its message
-/// names the undo script.
-Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::string& undo) {
+/// Tests the links, and returns a table of the results. An error, such as an interrupt, leaves the
+/// addresses in place, so its message names the undo script.
+std::string try_links(hosts::Inquiry& inquiry, Cluster& cluster, const std::string& undo) {
   try {
-    return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links);
+    return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links, cluster.findings);
   } catch (const Error& error) {
     if (undo.empty()) throw;
     throw Error(fmt::format("{}; the cables keep their addresses; sh {} removes the addresses",
@@ -225,9 +220,7 @@ Exchanged try_links(hosts::Inquiry& inquiry, const Cluster& cluster, const std::
 
 bool is_good(const Cluster& cluster) {
   return cluster.found.choice.shape != Topology::none &&
-         std::ranges::none_of(cluster.found.findings, [](const cluster::Finding& finding) {
-           return finding.severity == cluster::Severity::problem;
-         });
+         cluster::worst_of(cluster.findings) != cluster::Severity::problem;
 }
 
 /// Makes Graphviz print the picture on this program's standard output.
@@ -244,17 +237,14 @@ void draw(const std::string& graph) {
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
   const std::string text = dot_of(cluster.found.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);
-  cluster::sort_by_severity(cluster.found.findings);
-  fmt::print(stderr, "{}", cluster::text_of(cluster.found.findings));
+  cluster::sort_by_severity(cluster.findings);
+  fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
   return is_good(cluster) ? kGood : kFailed;
 }
 
 void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
-  Discovered found = discover(flags, inquiry, cluster.facts);
-  for (const auto* more : {&found.findings, &found.choice.findings})
-    cluster.found.findings.insert(cluster.found.findings.end(), more->begin(), more->end());
-  found.findings = std::move(cluster.found.findings);
-  cluster.found = std::move(found);
+  cluster.found = discover(flags, inquiry, cluster.facts, cluster.findings);
+  append(cluster.findings, cluster.found.choice.findings);
   // --dot and --svg print only a picture, which shows no addresses, so none are chosen.
   if (flags.dot || flags.svg) return;
   const std::vector<HostFacts> here = {probe::gather_networks(kForOwnNetworks)};
@@ -296,16 +286,14 @@ int run_config(const ConfigFlags& flags) {
                              entries_of(cluster.facts, cluster.found.choice, cluster.links, side),
                              cluster.found.choice.backend, flags.variables);
     if (ready) {
-      const Exchanged exchanged = try_links(inquiry, cluster, undo);
-      if (!piped) fmt::print("{}\n", exchanged.table);
-      cluster.found.findings.insert(cluster.found.findings.end(), exchanged.findings.begin(),
-                                    exchanged.findings.end());
+      const std::string table = try_links(inquiry, cluster, undo);
+      if (!piped) fmt::print("{}\n", table);
     }
     if (!flags.output.empty()) write_keeping_old(flags.output, hostfile);
   }
-  cluster::sort_by_severity(cluster.found.findings);
+  cluster::sort_by_severity(cluster.findings);
   if (flags.json) fmt::print("{}", cluster::dumped(json_of(cluster, hostfile)));
-  fmt::print(stderr, "{}", cluster::text_of(cluster.found.findings));
+  fmt::print(stderr, "{}", cluster::text_of(cluster.findings));
   if (joined && !piped) {
     fmt::print("{}", flags.output.empty()
                          ? hostfile

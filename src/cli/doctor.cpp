@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,9 +66,7 @@ struct DoctorFlags {
   bool fix = false;
   bool sure = false;
   bool selftest = false;
-  bool measure = false;
-  bool no_measure = false;
-  int longest_measuring = 120;
+  Measuring measuring;
   std::string output = "mccl-selftest.json";
 };
 
@@ -82,14 +79,11 @@ std::string limit_text(const std::optional<long>& limit) {
   return *limit == cluster::kNoLimit ? "unlimited" : std::to_string(*limit);
 }
 
-std::string version_of(const HostFacts& facts, const std::string& name) {
-  const auto found = facts.versions.find(name);
-  return found == facts.versions.end() ? "-" : found->second;
-}
-
-std::string nccl_of(const HostFacts& facts) {
-  for (const auto& [name, version] : facts.versions)
-    if (name.starts_with("nvidia-nccl")) return version;
+/// Returns the version of the package `name`. NCCL's packages have names that begin with
+/// "nvidia-nccl".
+std::string version_of(const HostFacts& facts, std::string_view name) {
+  for (const auto& [package, version] : facts.versions)
+    if (package == name || (name == "nccl" && package.starts_with("nvidia-nccl"))) return version;
   return "-";
 }
 
@@ -105,7 +99,7 @@ Rows rows_of_hosts(const std::vector<Asked>& asked) {
                         ? fmt::format("{} KiB", *facts.locked_kib)
                         : limit_text(facts.locked_kib),
                     version_of(facts, "mccl"), version_of(facts, "python"),
-                    version_of(facts, "torch"), version_of(facts, "mlx"), nccl_of(facts),
+                    version_of(facts, "torch"), version_of(facts, "mlx"), version_of(facts, "nccl"),
                     std::to_string(facts.gpus.size())});
   }
   return rows;
@@ -117,11 +111,6 @@ std::string addresses_of(const Interface& interface) {
   return texts.empty() ? "-" : fmt::format("{}", fmt::join(texts, " "));
 }
 
-std::string state_of(const Interface& interface) {
-  if (!interface.up) return "down";
-  return interface.carrier.value_or(true) ? "up" : "no carrier";
-}
-
 Rows rows_of_interfaces(const std::vector<Asked>& asked) {
   Rows rows = {{"host", "interface", "kind", "state", "speed", "MTU", "addresses", "RDMA"}};
   for (const Asked& each : asked) {
@@ -130,25 +119,20 @@ Rows rows_of_interfaces(const std::vector<Asked>& asked) {
       // Omits bridges and tunnels that have no IPv4 address: macOS has many of them.
       if (interface.joins && !interface.has_ipv4()) continue;
       rows.push_back({each.facts.host, interface.name, std::string(name_of(interface.kind)),
-                      state_of(interface), cluster::rate_text(interface.mbit_per_s),
-                      std::to_string(interface.mtu), addresses_of(interface),
-                      interface.rdma.empty() ? "-" : interface.rdma});
+                      interface.usable() ? "up"
+                      : interface.up     ? "no carrier"
+                                         : "down",
+                      cluster::rate_text(interface.mbit_per_s), std::to_string(interface.mtu),
+                      addresses_of(interface), interface.rdma.empty() ? "-" : interface.rdma});
     }
   }
   return rows;
 }
 
-std::vector<HostFacts> reached_of(const Report& report) {
-  std::vector<HostFacts> facts;
-  for (const Asked& each : report.asked)
-    if (each.reached) facts.push_back(each.facts);
-  return facts;
-}
-
 json json_of_paths(const Report& report) {
-  const std::vector<HostFacts> facts = reached_of(report);
+  const std::vector<HostFacts> facts = facts_of(report.asked);
   json paths = json::array();
-  for (const cluster::InterfacePath& path : report.between.paths) {
+  for (const cluster::InterfacePath& path : report.paths) {
     paths.push_back({{"from", host_of(facts, path.from).host},
                      {"from_interface", path.from.interface},
                      {"from_address", path.source},
@@ -172,7 +156,7 @@ json json_of_paths(const Report& report) {
 std::string text_of(const Report& report) {
   std::string text = cluster::table_text(rows_of_hosts(report.asked));
   text += "\n" + cluster::table_text(rows_of_interfaces(report.asked)) + "\n";
-  const std::string paths = table_of(report.between.paths, reached_of(report));
+  const std::string paths = table_of(report.paths, facts_of(report.asked));
   if (!paths.empty()) text += paths + "\n";
   text += cluster::text_of(report.findings);
   const auto faults = std::ranges::count_if(report.findings, cluster::is_fault);
@@ -195,15 +179,10 @@ json json_of(const Report& report) {
           {"findings", report.findings}};
 }
 
-void append(std::vector<Finding>& findings, std::vector<Finding> more) {
-  findings.insert(findings.end(), std::make_move_iterator(more.begin()),
-                  std::make_move_iterator(more.end()));
-}
-
 /// Returns the findings about each host by itself, and the findings from a comparison of all hosts.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
-  std::vector<HostFacts> reached;
+  const std::vector<HostFacts> reached = facts_of(asked);
   std::vector<std::vector<std::string>> addresses;
   for (const Asked& each : asked) {
     if (!each.reached) {
@@ -212,20 +191,11 @@ std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
     }
     append(findings, cluster::check_machine(each.facts));
     append(findings, cluster::check_settings(each.facts));
-    reached.push_back(each.facts);
     addresses.push_back(each.host.addresses);
   }
   append(findings, cluster::check_cluster(reached));
   append(findings, cluster::check_hostfile(reached, addresses));
   return findings;
-}
-
-/// True if no machine appears under two names. A machine with two names would be tested against
-/// itself.
-bool are_all_others(const hosts::Inquiry& inquiry) {
-  std::vector<HostFacts> facts;
-  for (const Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
-  return cluster::check_identity(facts).empty();
 }
 
 /// Returns a step for each finding that a command can fix, if the user is root on the finding's
@@ -272,14 +242,6 @@ bool fix_findings(const Report& report, const Reaching& reaching, Signals& signa
   return true;
 }
 
-doctor::Measuring measuring_of(const DoctorFlags& flags) {
-  using When = doctor::Measuring::When;
-  When when = When::where_no_job_runs;
-  if (flags.measure) when = When::always;
-  if (flags.no_measure) when = When::never;
-  return {when, std::chrono::seconds(flags.longest_measuring)};
-}
-
 Report look(const DoctorFlags& flags, const std::vector<Host>& all, const Reaching& reaching,
             Signals& signals) {
   hosts::Inquiry inquiry(all, reaching, signals, say);
@@ -288,10 +250,9 @@ Report look(const DoctorFlags& flags, const std::vector<Host>& all, const Reachi
   report.asked = inquiry.asked();
   report.findings = findings_of(inquiry.asked());
   inquiry.forget_unreached();
-  if (inquiry.asked().size() > 1 && are_all_others(inquiry)) {
-    report.between = doctor::look_between(inquiry, measuring_of(flags));
-    append(report.findings, report.between.findings);
-  }
+  // A machine with two names would be tested against itself.
+  if (inquiry.asked().size() > 1 && cluster::check_identity(facts_of(inquiry.asked())).empty())
+    report.paths = look_between(inquiry, flags.measuring, report.findings);
   cluster::sort_by_severity(report.findings);
   return report;
 }
@@ -334,14 +295,18 @@ Command add(CLI::App& program) {
   app->add_flag("--yes", flags->sure, "Do not ask before hosts are changed")
       ->needs(fix)
       ->option_text(" ");
+  Measuring& measuring = flags->measuring;
   CLI::Option* measure =
-      app->add_flag("--measure", flags->measure,
-                    "Time all links; default: only links between hosts where no job runs")
+      app->add_flag_callback(
+             "--measure", [&measuring] { measuring.when = Measuring::When::always; },
+             "Time all links; default: only links between hosts where no job runs")
           ->option_text(" ");
-  app->add_flag("--no-measure", flags->no_measure, "Do not time any link")
+  app->add_flag_callback(
+         "--no-measure", [&measuring] { measuring.when = Measuring::When::never; },
+         "Do not time any link")
       ->excludes(measure)
       ->option_text(" ");
-  add_value(*app, "--measure-for S", flags->longest_measuring,
+  add_value(*app, "--measure-for S", measuring.longest_s,
             "Seconds after which no further link is timed; default 120",
             integer_between(1, 86'400));
   CLI::Option* selftest =

@@ -1,15 +1,9 @@
 #include "cli/flags.h"
 
-#include <optional>
 #include <utility>
 
 namespace mccl::cli {
 namespace {
-
-struct UnknownFlag {
-  std::string_view name;
-  std::string meant;  ///< Similar flag of the command; empty if no flag is similar.
-};
 
 std::string nearest_flag(std::string_view name, const CLI::App& command) {
   std::vector<std::string> flags;
@@ -21,16 +15,23 @@ std::string nearest_flag(std::string_view name, const CLI::App& command) {
       nearest_of(name, std::vector<std::string_view>(flags.begin(), flags.end())).value_or(""));
 }
 
-std::optional<UnknownFlag> unknown_flag(const CLI::App& command, Words words,
-                                        std::span<const OtherName> other_names) {
+/// Returns a message about the first unknown flag; empty if all flags are known.
+std::string unknown_flag(const CLI::App& command, Words words,
+                         std::span<const OtherName> other_names) {
   const std::vector<std::string> unknown = command.remaining();
   for (const std::string_view word : words) {
     if (word == "--") break;
     const std::string_view name = word.substr(0, word.find('='));
     const auto other = std::ranges::find(other_names, name, &OtherName::theirs);
-    if (other != other_names.end()) return UnknownFlag{name, std::string(other->ours)};
-    if (word.starts_with('-') && std::ranges::find(unknown, word) != unknown.end())
-      return UnknownFlag{name, nearest_flag(name, command)};
+    std::string meant;
+    if (other != other_names.end())
+      meant = other->ours;
+    else if (word.starts_with('-') && std::ranges::find(unknown, word) != unknown.end())
+      meant = nearest_flag(name, command);
+    else
+      continue;
+    if (!meant.empty()) meant = fmt::format("; did you mean \"{}\"?", meant);
+    return fmt::format("{} is not a flag{}", in_quotes(name), meant);
   }
   return {};
 }
@@ -47,11 +48,6 @@ std::string named_as_typed(std::string message, const CLI::App& command, Words w
   if (option == nullptr || option->get_snames().empty() || is_typed(name)) return message;
   const std::string brief = "-" + option->get_snames().front();
   return is_typed(brief) ? message.replace(0, name.size(), brief) : message;
-}
-
-bool takes_value(const CLI::App& command, const std::string& flag) {
-  const CLI::Option* option = command.get_option_no_throw(flag);
-  return option != nullptr && option->get_items_expected_max() > 0;
 }
 
 }  // namespace
@@ -94,10 +90,8 @@ std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, 
   // CLI11's text for a flag without its value is "--hostfile: 1 required TEXT missing".
   if (text.ends_with(" missing") && text.find(": 1 required ") != text.npos)
     text = text.substr(0, text.find(": 1 required ")) + " needs a value";
-  if (const auto flag = unknown_flag(command, words, other_names)) {
-    text = fmt::format("{} is not a flag", in_quotes(flag->name));
-    if (!flag->meant.empty()) text += fmt::format("; did you mean \"{}\"?", flag->meant);
-  }
+  if (std::string flag = unknown_flag(command, words, other_names); !flag.empty())
+    text = std::move(flag);
   return fmt::format("{} (\"{}{} --help\" explains all flags)", text,
                      command.get_parent() == nullptr ? "" : "mccl ", command.get_name());
 }
@@ -110,8 +104,8 @@ std::size_t end_of_flags(const CLI::App& command, Words words) {
     if (!word.starts_with('-') || word == "-") return at;
     // In -n4 and --number=4, the value is part of the word.
     const bool whole = word.starts_with("--") || word.size() == 2;
-    const bool has_more = at + 1 < words.size();
-    at += whole && has_more && takes_value(command, std::string(word)) ? 2 : 1;
+    const CLI::Option* option = command.get_option_no_throw(std::string(word));
+    at += whole && option != nullptr && option->get_items_expected_max() > 0 ? 2 : 1;
   }
   return words.size();
 }

@@ -53,7 +53,7 @@ constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
 constexpr std::size_t kMostPairs = 8192;
 
-/// Starts to connect; has_answered() returns the outcome once the socket is writable. Returns an
+/// Starts to connect; take_error() returns the outcome once the socket is writable. Returns an
 /// empty socket if the attempt cannot start.
 Socket dial(const std::string& address, std::uint16_t port) {
   try {
@@ -66,11 +66,6 @@ Socket dial(const std::string& address, std::uint16_t port) {
     // counts as not answering.
   }
   return {};
-}
-
-bool has_answered(const Socket& connection) {
-  const int error = connection.take_error();
-  return error == 0 || error == ECONNREFUSED;
 }
 
 /// Listens at the port `wanted` of 127.0.0.1, or at any free port if that port is taken. Throws
@@ -142,7 +137,8 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
       if (answered[i] || !dialled[i]) continue;
       waits = true;
       watch.on(dialled[i].descriptor(), POLLOUT, [&, i] {
-        answered[i] = has_answered(dialled[i]);
+        const int error = dialled[i].take_error();
+        answered[i] = error == 0 || error == ECONNREFUSED;
         if (!answered[i]) dialled[i].close();
       });
     }

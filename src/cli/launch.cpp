@@ -75,20 +75,13 @@ struct LaunchFlags {
   std::optional<int> silence;
   std::string bind_to;
   std::string restart = "all";
-  bool prefix = false;
-  bool no_prefix = false;
+  std::optional<Prefix> prefix;
   std::optional<double> timeout;
   double grace = 5;
   bool dry_run = false;
   bool print_environment = false;
   bool print_python = false;
 };
-
-/// Returns the hosts of the job, and the settings in the hostfile that apply to all hosts.
-Hostfile hosts_of(const LaunchFlags& flags, const Variables& inherited) {
-  return hosts::hosts_of(flags.which,
-                         flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
-}
 
 /// Returns the backend that --backend or else the hostfile specifies; `any` if neither does. Throws
 /// InvalidArgument if the name is unknown, or if the hosts' RDMA devices do not suffice for it.
@@ -163,7 +156,8 @@ std::string console_script(const std::string& program, const std::string& python
 
 JobRequest request_of(const LaunchFlags& flags, std::vector<std::string> program,
                       const Variables& inherited) {
-  const Hostfile file = hosts_of(flags, inherited);
+  const Hostfile file = hosts::hosts_of(
+      flags.which, flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
   JobRequest request = flags.request;
   request.program = std::move(program);
   request.hosts = file.hosts;
@@ -201,11 +195,6 @@ void require_one_rank_per_device(const Job& job) {
   }
 }
 
-Prefix prefix_of(const LaunchFlags& flags, const Job& job) {
-  if (flags.prefix) return Prefix::all;
-  return flags.no_prefix || job.size() == 1 ? Prefix::none : Prefix::where_several_write;
-}
-
 RunOptions run_options(const LaunchFlags& flags, const Job& job, const Variables& inherited) {
   RunOptions options = flags.run;
   if (options.input_rank && *options.input_rank >= job.size()) {
@@ -215,7 +204,8 @@ RunOptions run_options(const LaunchFlags& flags, const Job& job, const Variables
   options.inherited = inherited;
   options.ssh_arguments = flags.which.ssh_arguments;
   options.patience = flags.which.patience;
-  options.console.prefix = prefix_of(flags, job);
+  const Prefix usual_prefix = job.size() == 1 ? Prefix::none : Prefix::where_several_write;
+  options.console.prefix = flags.prefix.value_or(usual_prefix);
   options.console.colour = !inherited.contains("NO_COLOR");
   options.grace = milliseconds_of(flags.grace);
   if (flags.timeout) options.timeout = milliseconds_of(*flags.timeout);
@@ -335,11 +325,12 @@ void add_how(CLI::App& app, LaunchFlags& flags) {
             "share (default): each rank runs on an equal part of the machine's\ncores; core: "
             "on one core; none: on any core. Ranks are not bound if\nthere are more ranks "
             "than cores, or OMP_PROC_BIND or taskset is used");
-  CLI::Option* prefix = app.add_flag("--prefix", flags.prefix,
-                                     "Begin lines with [rank]; default, except in a job of one "
-                                     "rank, or on\na terminal to which only one rank writes")
-                            ->option_text(" ");
-  app.add_flag("--no-prefix", flags.no_prefix, "Do not begin lines with [rank]")
+  CLI::Option* prefix = app.add_flag_callback(
+      "--prefix", [&flags] { flags.prefix = Prefix::all; },
+      "Begin lines with [rank]; default, except in a job of one rank, or on\na terminal to which "
+      "only one rank writes");
+  app.add_flag_callback(
+         "--no-prefix", [&flags] { flags.prefix = Prefix::none; }, "Do not begin lines with [rank]")
       ->excludes(prefix)
       ->option_text(" ");
   prefix->option_text(" ");

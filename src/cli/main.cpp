@@ -9,7 +9,6 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,13 +66,6 @@ bool is_to_print_json(int argc, char** argv, const Command* command) {
   return json != nullptr && json->get_items_expected_max() == 0;
 }
 
-/// Calls complain(). If `json` is true, first prints the message as {"error": …} for the calling
-/// script.
-int complain_to_script(bool json, std::string_view who, std::string_view what, int status) {
-  if (json) fmt::print("{}", cluster::dumped({{"error", what}}));
-  return complain(who, what, status);
-}
-
 /// Returns an error message if the first argument is neither a flag nor a subcommand; else returns
 /// an empty text. CLI11's own message would not suggest the nearest command.
 std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
@@ -98,25 +90,32 @@ int take_program(int argc, char** argv, const Command* command) {
   return static_cast<int>(2 + flags - (dashes ? 1 : 0));
 }
 
-/// Parses the arguments of the command, or of the program if there is no command. Returns the exit
-/// status if the program must end now, as after --help or an error.
-std::optional<int> parse(CLI::App& program, const Command* command, int argc, char** argv,
-                         bool json) {
-  const CLI::App& app = command == nullptr ? program : *command->app;
-  const int first = std::min(argc, command == nullptr ? 1 : 2);
-  const std::span<const char* const> words(argv + first, argv + argc);
-  const std::string who = command == nullptr ? "mccl" : fmt::format("mccl {}", app.get_name());
+/// Parses the arguments and runs the command, or prints the program's help if there is no command.
+/// Returns the exit status. If `json` is true, prints an error also as {"error": …}, for the
+/// calling script.
+int parse_and_run(CLI::App& program, const Command* command, int argc, char** argv, bool json) {
+  const Command whole{.app = &program};
+  const Command& chosen = command == nullptr ? whole : *command;
+  const auto refuse = [&](std::string_view what, int status) {
+    if (json) fmt::print("{}", cluster::dumped({{"error", what}}));
+    const std::string name = chosen.app->get_name();
+    return complain(command == nullptr ? name : "mccl " + name, what, status);
+  };
   try {
     program.parse(argc, argv);
+    if (command != nullptr) return command->run();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
-    return complain_to_script(
-        json, who,
-        complaint_of(error, app, words,
-                     command == nullptr ? std::span<const OtherName>() : command->other_names),
-        kBadArguments);
+    const int first = std::min(argc, command == nullptr ? 1 : 2);
+    return refuse(complaint_of(error, *chosen.app, {argv + first, argv + argc}, chosen.other_names),
+                  kBadArguments);
+  } catch (const InvalidArgument& error) {
+    return refuse(error.what(), kBadArguments);
+  } catch (const std::exception& error) {
+    return refuse(error.what(), kFailed);
   }
-  return {};
+  fmt::print("{}", program.help());
+  return kGood;
 }
 
 /// Opens /dev/null for each standard stream that is closed. Otherwise a file that the program opens
@@ -142,18 +141,6 @@ int with_output_written(int status) {
                   kFailed);
 }
 
-/// Runs a command whose flags are parsed. Returns the exit status.
-int run_command(const Command& command, bool json) {
-  const std::string who = fmt::format("mccl {}", command.app->get_name());
-  try {
-    return command.run();
-  } catch (const InvalidArgument& error) {
-    return complain_to_script(json, who, error.what(), kBadArguments);
-  } catch (const std::exception& error) {
-    return complain_to_script(json, who, error.what(), kFailed);
-  }
-}
-
 int run(int argc, char** argv) {
   CLI::App program{"MCCL: collective communication for the machines people really have.", "mccl"};
   program.set_version_flag("--version", "mccl " MCCL_VERSION);
@@ -167,11 +154,7 @@ int run(int argc, char** argv) {
   const Command* command = command_of(argc, argv, commands);
   const bool json = is_to_print_json(argc, argv, command);
   if (command != nullptr && command->arguments) command->arguments->assign(argv + 2, argv + argc);
-  const int ours = take_program(argc, argv, command);
-  if (const auto status = parse(program, command, ours, argv, json)) return *status;
-  if (command != nullptr) return run_command(*command, json);
-  fmt::print("{}", program.help());
-  return kGood;
+  return parse_and_run(program, command, take_program(argc, argv, command), argv, json);
 }
 
 }  // namespace

@@ -153,21 +153,15 @@ Basis measured_basis(schedule::Facts measured, std::vector<int> nodes) {
   return {std::move(measured), std::move(origin)};
 }
 
-int measuring_ranks(const PlanFlags& flags) {
-  return std::clamp(ranks_per_node(flags), 2, kMostMeasuredRanks);
-}
-
-Basis assumed_basis(std::vector<int> nodes) {
-  schedule::Facts facts;
-  facts.nodes = std::move(nodes);
-  facts.window_bytes = kUsualWindow;
-  return {std::move(facts), "assumed"};
-}
-
 Basis basis_of(const PlanFlags& flags, const std::optional<schedule::Facts>& measured) {
   std::vector<int> nodes = nodes_of(flags.ranks, ranks_per_node(flags));
-  Basis basis =
-      measured ? measured_basis(*measured, std::move(nodes)) : assumed_basis(std::move(nodes));
+  Basis basis{.facts = {}, .origin = "assumed"};
+  if (measured) {
+    basis = measured_basis(*measured, std::move(nodes));
+  } else {
+    basis.facts.nodes = std::move(nodes);
+    basis.facts.window_bytes = kUsualWindow;
+  }
   schedule::Facts& facts = basis.facts;
   const unsigned cores = flags.cores.value_or(bench::core_count());
   facts.ranks_per_core = std::max(1.0, static_cast<double>(fullest_node(facts)) / cores);
@@ -226,7 +220,10 @@ int run_questions(const PlanFlags& flags) {
   check_links(flags);
   basis_of(flags, {});  // Checks the flags before anything is measured.
   std::optional<schedule::Facts> measured;
-  if (flags.measure && !(measured = plan::measure(measuring_ranks(flags)))) return kFailed;
+  if (flags.measure) {
+    measured = plan::measure(std::clamp(ranks_per_node(flags), 2, kMostMeasuredRanks));
+    if (!measured) return kFailed;
+  }
   const Basis basis = basis_of(flags, measured);
   const schedule::Facts& facts = basis.facts;
   const int nodes = node_count(facts, flags.ranks);

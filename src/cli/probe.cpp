@@ -80,11 +80,19 @@ class Agent {
       case ProbeRequest::Kind::call:
         return call(request);
       case ProbeRequest::Kind::dial:
-        return dial(request);
+        return test("dialled", request, [this](const Target& target) -> json {
+          const std::string why = dial(secret(), target.to, target.from());
+          return {{"good", why.empty()}, {"why", why}};
+        });
       case ProbeRequest::Kind::packet:
-        return packet(request);
+        return test("packet", request, [this, bytes = request.bytes](const Target& target) -> json {
+          return {{"good", packet_arrives(secret(), target.to, target.from(), bytes)}};
+        });
       case ProbeRequest::Kind::time:
-        return time(request);
+        return test("timed", request, [this, s = request.seconds](const Target& target) -> json {
+          const Timed timed = time_link(secret(), target.to, target.from(), s);
+          return {{"latency_s", timed.latency_s}, {"bytes_per_s", timed.bytes_per_s}};
+        });
     }
   }
 
@@ -131,14 +139,8 @@ class Agent {
     // The clock is read before anything that takes time, because the caller compares the clock with
     // the time of its request.
     say({{"mccl", MCCL_VERSION}, {"protocol", kProtocol}, {"clock", now_in_epoch()}});
-    GatherPlan plan;
-    plan.python = request.python;
-    plan.patience = request.patience;
-    plan.as_macos = as_macos_;
-    const cluster::HostFacts facts = gather(plan, [this](const std::string& program) {
-      say({{"busy", program}});
-    });
-    say({{"told", json_of(facts)}});
+    const auto busy = [this](const std::string& program) { say({{"busy", program}}); };
+    say({{"told", json_of(gather(request.python, request.patience, as_macos_, busy))}});
   }
 
   void listen(const ProbeRequest& request) {
@@ -163,26 +165,6 @@ class Agent {
     start([this, name = request.name] {
       calls_->call(fmt::format("{:.0f}", name));
       say({{"called", true}});
-    });
-  }
-
-  void dial(const ProbeRequest& request) {
-    test("dialled", request, [this](const Target& target) -> json {
-      const std::string why = probe::dial(secret(), target.to, target.from());
-      return {{"good", why.empty()}, {"why", why}};
-    });
-  }
-
-  void packet(const ProbeRequest& request) {
-    test("packet", request, [this, bytes = request.bytes](const Target& target) -> json {
-      return {{"good", packet_arrives(secret(), target.to, target.from(), bytes)}};
-    });
-  }
-
-  void time(const ProbeRequest& request) {
-    test("timed", request, [this, seconds = request.seconds](const Target& target) -> json {
-      const Timed timed = time_link(secret(), target.to, target.from(), seconds);
-      return {{"latency_s", timed.latency_s}, {"bytes_per_s", timed.bytes_per_s}};
     });
   }
 

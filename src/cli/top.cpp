@@ -47,7 +47,7 @@ struct TopFlags {
   std::vector<std::string> words = {"--program", this_program().string(), "--seconds",
                                     fmt::format("{}", flags.every)};
   if (flags.pid) words.push_back(std::to_string(*flags.pid));
-  become_python("mccl top", "mccl.top", "top", std::move(words));
+  become_python("mccl top", "top", std::move(words));
 }
 
 }  // namespace

@@ -39,13 +39,6 @@ struct TraceFlags {
   std::string torch;
 };
 
-void write_for_torch(const std::string& folder, const std::vector<FlightRecord>& records) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  for (const FlightRecord& record : records)
-    write_file(fmt::format("{}/rank_{}", folder, record.rank), sight::torch_dump(record));
-}
-
 int run_trace(const TraceFlags& flags) {
   check_writable("--output", flags.output);
   std::vector<FlightRecord> records;
@@ -61,7 +54,11 @@ int run_trace(const TraceFlags& flags) {
                records.front().size);
   }
   if (!flags.output.empty()) write_file(flags.output, sight::chrome_trace(records) + "\n");
-  if (!flags.torch.empty()) write_for_torch(flags.torch, records);
+  if (flags.torch.empty()) return kGood;
+  std::error_code error;
+  std::filesystem::create_directories(flags.torch, error);
+  for (const FlightRecord& record : records)
+    write_file(fmt::format("{}/rank_{}", flags.torch, record.rank), sight::torch_dump(record));
   return kGood;
 }
 

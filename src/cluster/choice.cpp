@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -11,21 +12,18 @@ namespace {
 
 using nlohmann::json;
 
-const HostFacts& at(std::span<const HostFacts> hosts, int host) {
-  return hosts[static_cast<std::size_t>(host)];
-}
-
 /// Describes a missing cable and the free ports for it: "from a to b (port 2 of a is free)".
 std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
-  std::string text =
-      fmt::format("from {} to {}", at(hosts, pair.first).host, at(hosts, pair.second).host);
+  const HostFacts& a = hosts[static_cast<std::size_t>(pair.first)];
+  const HostFacts& b = hosts[static_cast<std::size_t>(pair.second)];
+  std::string text = fmt::format("from {} to {}", a.host, b.host);
   std::vector<std::string> free;
-  for (const int host : {pair.first, pair.second}) {
-    const auto& ports = at(hosts, host).ports;
-    const auto port = std::ranges::find_if(
-        ports, [](const ThunderboltPort& p) { return p.peer_id.empty() && !p.receptacle.empty(); });
-    if (port != ports.end())
-      free.push_back(fmt::format("port {} of {} is free", port->receptacle, at(hosts, host).host));
+  for (const HostFacts* host : {&a, &b}) {
+    const auto port = std::ranges::find_if(host->ports, [](const ThunderboltPort& p) {
+      return p.peer_id.empty() && !p.receptacle.empty();
+    });
+    if (port != host->ports.end())
+      free.push_back(fmt::format("port {} of {} is free", port->receptacle, host->host));
   }
   if (!free.empty()) text += fmt::format(" ({})", fmt::join(free, ", "));
   return text;
@@ -84,11 +82,12 @@ Finding too_many(std::span<const HostFacts> hosts) {
 }
 
 bool has_rdma(std::span<const HostFacts> hosts, std::span<const CableLink> links) {
+  const auto is_at = [&](const End& end) {
+    const Interface* interface = interface_of(hosts, end);
+    return interface != nullptr && !interface->rdma.empty();
+  };
   return !links.empty() && std::ranges::all_of(links, [&](const CableLink& link) {
-    return std::ranges::all_of(std::initializer_list<End>{link.a, link.b}, [&](const End& end) {
-      const Interface* interface = interface_of(hosts, end);
-      return interface != nullptr && !interface->rdma.empty();
-    });
+    return is_at(link.a) && is_at(link.b);
   });
 }
 
@@ -115,11 +114,11 @@ bool are_neighbours(std::span<const int> order, int a, int b) {
   return false;
 }
 
-std::vector<CableLink> links_of_ring(std::span<const CableLink> links, std::span<const int> order) {
-  std::vector<CableLink> used;
-  for (const CableLink& link : links)
-    if (are_neighbours(order, link.a.host, link.b.host)) used.push_back(link);
-  return used;
+/// Returns the indices of all hosts.
+std::vector<int> all_of(std::span<const HostFacts> hosts) {
+  std::vector<int> order(hosts.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
 }
 
 bool all_joined(int hosts, std::span<const CableLink> links) {
@@ -208,8 +207,7 @@ TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const C
                              const std::string& backend) {
   TopologyChoice choice;
   const auto size = static_cast<int>(hosts.size());
-  choice.order.resize(hosts.size());
-  std::iota(choice.order.begin(), choice.order.end(), 0);
+  choice.order = all_of(hosts);
   if (size > kMostRingHosts) {
     choice.findings.push_back(too_many(hosts));
     return choice;
@@ -229,7 +227,9 @@ TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const C
     choice.shape = Topology::ring;
     choice.backend = !backend.empty() ? backend : (rdma ? "jaccl-ring" : "ring");
     choice.order = ring.order;
-    choice.links = links_of_ring(links, ring.order);
+    std::ranges::copy_if(links, std::back_inserter(choice.links), [&](const CableLink& link) {
+      return are_neighbours(ring.order, link.a.host, link.b.host);
+    });
   } else if (backend.empty() && all_joined(size, links)) {
     choice.shape = Topology::any;
     choice.links.assign(links.begin(), links.end());
@@ -273,8 +273,7 @@ TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectiv
     if (!better(best, wire)) choice.networks.push_back(wire);
   choice.shape = Topology::network;
   choice.backend = "ring";
-  choice.order.resize(hosts.size());
-  std::iota(choice.order.begin(), choice.order.end(), 0);
+  choice.order = all_of(hosts);
   if (best.medium == InterfaceKind::wireless) {
     choice.findings.push_back(
         {.id = "only-wifi",

@@ -95,7 +95,7 @@ void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& finding
   for (const HostFacts& host : hosts)
     for (const Interface& interface : host.interfaces)
       for (const Network& network : interface.ipv4())
-        if (interface.is_of_a_cable() && interface.usable())
+        if (interface.may_join_hosts())
           places.push_back({fmt::format("{} ({})", host.host, interface.name), network});
   for (std::size_t i = 0; i < places.size(); ++i) {
     for (std::size_t k = i + 1; k < places.size(); ++k) {
@@ -230,15 +230,11 @@ const Interface* interface_with(const HostFacts& host, const std::string& addres
   return found == host.interfaces.end() ? nullptr : &*found;
 }
 
-bool is_slow(const Interface& interface) {
-  return interface.kind == InterfaceKind::wireless || interface.joins;
-}
-
 /// Returns a usable cabled interface of the host with an IPv4 address, to suggest instead of the
 /// selected interface; null if the host has no such interface.
 const Interface* cable_of(const HostFacts& host) {
   const auto found = std::ranges::find_if(host.interfaces, [](const Interface& interface) {
-    return interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&
+    return interface.may_join_hosts() && interface.has_ipv4() &&
            interface.kind != InterfaceKind::wireless;
   });
   return found == host.interfaces.end() ? nullptr : &*found;
@@ -261,13 +257,12 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
     return;
   }
   const Interface* cable = cable_of(host);
-  if (!is_slow(*interface) || cable == nullptr) return;
+  const bool wireless = interface->kind == InterfaceKind::wireless;
+  if (!(wireless || interface->joins) || cable == nullptr) return;
   findings.push_back(
       {"hostfile-slow-interface", Severity::warning,
        fmt::format("{} selects {}, which is {} ({}), although the host has a cable: {}", by, text,
-                   interface->name,
-                   interface->kind == InterfaceKind::wireless ? "Wi-Fi" : "a tunnel or a bridge",
-                   cable->name),
+                   interface->name, wireless ? "Wi-Fi" : "a tunnel or a bridge", cable->name),
        host.host, "all data of the ranks passes through the slower interface",
        fmt::format("select {}, or select no address: MCCL then chooses the best address by itself",
                    text_of(cable->ipv4().front().address))});
@@ -296,7 +291,7 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
 std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
   std::vector<Finding> findings = check_identity(hosts);
   const bool each_once = findings.empty();
-  for (Finding& finding : check_versions(hosts)) findings.push_back(std::move(finding));
+  append(findings, check_versions(hosts));
   check_clocks(hosts, findings);
   check_agreement(hosts, findings);
   if (each_once) check_addresses(hosts, findings);

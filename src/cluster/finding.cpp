@@ -14,6 +14,10 @@ std::string_view name_of(Severity severity) {
   return kNames[static_cast<std::size_t>(severity)];
 }
 
+void append(std::vector<Finding>& findings, std::span<const Finding> more) {
+  findings.insert(findings.end(), more.begin(), more.end());
+}
+
 bool is_fault(const Finding& finding) { return finding.severity != Severity::note; }
 
 std::optional<Severity> worst_of(std::span<const Finding> findings) {

@@ -47,6 +47,8 @@ inline void from_json(const nlohmann::json& from, Severity& severity) {
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finding, id, severity, what, where, why, cure)
 
+void append(std::vector<Finding>& findings, std::span<const Finding> more);
+
 /// True for warnings and problems, which need action.
 bool is_fault(const Finding& finding);
 

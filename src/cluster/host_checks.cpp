@@ -311,7 +311,7 @@ std::vector<Finding> check_machine(const HostFacts& facts) {
   check_bridge(facts, findings);
   check_rdma(facts, findings);
   std::vector<Finding> all = findings.take();
-  for (Finding& finding : check_gpus(facts)) all.push_back(std::move(finding));
+  append(all, check_gpus(facts));
   return all;
 }
 

@@ -25,10 +25,6 @@ std::vector<Network> Interface::ipv4() const {
   return found;
 }
 
-std::string Interface::first_address() const {
-  return addresses.empty() ? "" : text_of(addresses.front().address);
-}
-
 bool Interface::has_address(const std::string& text) const {
   const auto wanted = parse_address(text);
   return std::ranges::any_of(addresses, [&](const Network& n) { return n.address == wanted; });
@@ -47,12 +43,8 @@ std::vector<std::string> HostFacts::items_of(const std::string& variable) const 
   std::vector<std::string> items;
   const auto found = settings.find(variable);
   if (found == settings.end()) return items;
-  const std::string_view list = found->second;
-  for (std::size_t begin = 0, end = 0; begin <= list.size(); begin = end + 1) {
-    end = std::min(list.find(',', begin), list.size());
-    const std::string_view item = trimmed(list.substr(begin, end - begin));
-    if (!item.empty()) items.emplace_back(item);
-  }
+  for (const std::string_view item : split(found->second, ','))
+    if (!trimmed(item).empty()) items.emplace_back(trimmed(item));
   return items;
 }
 

@@ -45,10 +45,9 @@ struct Interface {
   /// bridges and tunnels. The bridges of containers, for example, have the same addresses on every
   /// host, but lead to no other host.
   bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
+  bool may_join_hosts() const { return usable() && is_of_a_cable(); }
   std::vector<Network> ipv4() const;
   bool has_ipv4() const { return !ipv4().empty(); }
-  /// Returns the first address, without the prefix length; empty if there is none.
-  std::string first_address() const;
   /// True if one of the interface's addresses is `text`, in any spelling.
   bool has_address(const std::string& text) const;
 };

@@ -14,114 +14,107 @@
 namespace mccl::cluster {
 namespace {
 
-/// An end of a link, resolved to its interface.
-struct ResolvedEnd {
-  std::string name;
-  const Interface* interface = nullptr;  ///< Null if the host did not report the interface.
-  System system = System::unknown;
-};
-
-ResolvedEnd place_of(std::span<const HostFacts> hosts, const End& end) {
-  return {name_of(hosts, end), interface_of(hosts, end), host_of(hosts, end).system};
-}
-
-bool share_a_network(const Interface& a, const Interface& b) {
-  return std::ranges::any_of(a.addresses, [&](const Network& one) {
-    return std::ranges::any_of(b.addresses,
+/// True if both ends have an address in a common network.
+bool share_a_network(std::span<const HostFacts> hosts, const End& a, const End& b) {
+  const Interface* here = interface_of(hosts, a);
+  const Interface* there = interface_of(hosts, b);
+  if (here == nullptr || there == nullptr) return false;
+  return std::ranges::any_of(here->addresses, [&](const Network& one) {
+    return std::ranges::any_of(there->addresses,
                                [&](const Network& other) { return one.base() == other.base(); });
   });
 }
 
-/// Returns the interface's first address, preferably IPv4, for people; empty if it has none.
-std::string address_of(const Interface& interface) {
-  return interface.addresses.empty() ? "" : text_of(interface.addresses.front());
+/// Returns the end's first address, preferably IPv4, for people; empty if it has none.
+std::string address_of(std::span<const HostFacts> hosts, const End& end) {
+  const Interface* interface = interface_of(hosts, end);
+  return interface == nullptr || interface->addresses.empty()
+             ? ""
+             : text_of(interface->addresses.front());
 }
 
-void check_cable(const ResolvedEnd& a, const ResolvedEnd& b, std::vector<Finding>& findings) {
-  const std::string where = fmt::format("{}, {}", a.name, b.name);
-  const bool has_a = !address_of(*a.interface).empty();
-  const bool has_b = !address_of(*b.interface).empty();
-  if (has_a != has_b) {
+void check_cable(std::span<const HostFacts> hosts, const CableLink& link,
+                 std::vector<Finding>& findings) {
+  if (interface_of(hosts, link.a) == nullptr || interface_of(hosts, link.b) == nullptr) return;
+  const std::string a = name_of(hosts, link.a);
+  const std::string b = name_of(hosts, link.b);
+  const std::string address_a = address_of(hosts, link.a);
+  const std::string address_b = address_of(hosts, link.b);
+  const std::string where = fmt::format("{}, {}", a, b);
+  if (address_a.empty() != address_b.empty()) {
     findings.push_back({"cable-half-addressed", Severity::warning,
                         fmt::format("a cable has an address at {} and none at {}",
-                                    has_a ? a.name : b.name, has_a ? b.name : a.name),
+                                    address_a.empty() ? b : a, address_a.empty() ? a : b),
                         where, "no job can use the cable",
                         "mccl config --auto-setup gives both ends an address"});
-  } else if (!has_a) {
+  } else if (address_a.empty()) {
     findings.push_back({"cable-without-address", Severity::note, "a cable has no addresses", where,
                         "MLX's backends cannot use the cable; MCCL uses its IPv6 link-local "
                         "addresses, but only if the ranks can first connect over another network",
                         "mccl config --auto-setup gives both ends an address"});
-  } else if (!share_a_network(*a.interface, *b.interface)) {
+  } else if (!share_a_network(hosts, link.a, link.b)) {
     findings.push_back(
         {"cable-ends-differ", Severity::problem,
-         fmt::format("the ends of a cable are in different networks: {} and {}",
-                     address_of(*a.interface), address_of(*b.interface)),
+         fmt::format("the ends of a cable are in different networks: {} and {}", address_a,
+                     address_b),
          where, "no packet through the cable arrives",
-         fmt::format("remove the address of one end, {}: sudo {}; then run mccl config "
-                     "--auto-setup, which gives this end a matching address",
-                     b.name,
-                     command_to_remove(b.system, b.interface->name, address_of(*b.interface)))});
+         fmt::format(
+             "remove the address of one end, {}: sudo {}; then run mccl config "
+             "--auto-setup, which gives this end a matching address",
+             b, command_to_remove(host_of(hosts, link.b).system, link.b.interface, address_b))});
   }
 }
 
 /// Finds ends whose addresses are in a different IP network from those of all other ends of `wire`.
 void check_network(std::span<const HostFacts> hosts, const Wire& wire,
                    std::vector<Finding>& findings) {
-  std::vector<ResolvedEnd> places;
-  for (const End& end : wire.ends) {
-    ResolvedEnd place = place_of(hosts, end);
-    if (place.interface != nullptr && !place.interface->addresses.empty()) places.push_back(place);
-  }
-  for (const ResolvedEnd& place : places) {
-    const bool alone = std::ranges::none_of(places, [&](const ResolvedEnd& other) {
-      return &other != &place && share_a_network(*place.interface, *other.interface);
+  std::vector<End> ends = wire.ends;
+  std::erase_if(ends, [&](const End& end) { return address_of(hosts, end).empty(); });
+  for (const End& end : ends) {
+    const bool alone = std::ranges::none_of(ends, [&](const End& other) {
+      return &other != &end && share_a_network(hosts, end, other);
     });
-    if (!alone || places.size() == 1) continue;
+    if (!alone || ends.size() == 1) continue;
     findings.push_back(
         {"network-odd-address", Severity::problem,
          fmt::format(
              "the address {} is in a different network from all other addresses on the same switch",
-             address_of(*place.interface)),
-         place.name,
+             address_of(hosts, end)),
+         name_of(hosts, end),
          "this interface reaches the other interfaces on the switch only through a router, or not "
          "at all",
          "give this interface an address in the network of the other interfaces"});
   }
 }
 
-void check_mtus(std::span<const HostFacts> hosts, std::span<const End> ends,
+void check_mtus(std::span<const HostFacts> hosts, std::vector<End> ends,
                 std::vector<Finding>& findings) {
-  std::vector<ResolvedEnd> places;
-  for (const End& end : ends) {
-    ResolvedEnd place = place_of(hosts, end);
-    if (place.interface != nullptr && place.interface->mtu > 0) places.push_back(place);
-  }
-  const auto mtu_of = [](const ResolvedEnd& place) { return place.interface->mtu; };
-  if (places.empty()) return;
-  const ResolvedEnd& least = *std::ranges::min_element(places, {}, mtu_of);
-  const ResolvedEnd& most = *std::ranges::max_element(places, {}, mtu_of);
+  const auto mtu_of = [&](const End& end) {
+    const Interface* interface = interface_of(hosts, end);
+    return interface == nullptr ? 0 : interface->mtu;
+  };
+  std::erase_if(ends, [&](const End& end) { return mtu_of(end) <= 0; });
+  if (ends.empty()) return;
+  const End& least = *std::ranges::min_element(ends, {}, mtu_of);
+  const End& most = *std::ranges::max_element(ends, {}, mtu_of);
   if (mtu_of(least) == mtu_of(most)) return;
   findings.push_back(
       {"mtu-differs", Severity::warning,
-       fmt::format("MTUs differ: {} has {}, {} has {}", least.name, mtu_of(least), most.name,
-                   mtu_of(most)),
-       fmt::format("{}, {}", least.name, most.name),
+       fmt::format("MTUs differ: {} has {}, {} has {}", name_of(hosts, least), mtu_of(least),
+                   name_of(hosts, most), mtu_of(most)),
+       fmt::format("{}, {}", name_of(hosts, least), name_of(hosts, most)),
        "packets larger than the smaller MTU are lost: datagrams always, TCP packets if a router or "
        "bridge on the way has the smaller MTU and does not report it",
-       fmt::format("set the same MTU at both ends: sudo {}",
-                   command_to_set_mtu(least.system, least.interface->name, mtu_of(most)))});
+       fmt::format(
+           "set the same MTU at both ends: sudo {}",
+           command_to_set_mtu(host_of(hosts, least).system, least.interface, mtu_of(most)))});
 }
 
 /// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end
 /// of the other cable, but not with its own far end.
 std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const CableLink& one,
                                      const CableLink& other) {
-  const auto share = [&](const End& a, const End& b) {
-    const Interface* here = interface_of(hosts, a);
-    const Interface* there = interface_of(hosts, b);
-    return here != nullptr && there != nullptr && share_a_network(*here, *there);
-  };
+  const auto share = [&](const End& a, const End& b) { return share_a_network(hosts, a, b); };
   if (share(one.a, one.b) || share(other.a, other.b)) return {};
   for (const auto& [near, far] : {std::pair(other.a, other.b), std::pair(other.b, other.a)}) {
     if (!share(one.a, near) || !share(one.b, far)) continue;
@@ -171,8 +164,6 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts,
                                       const Connectivity& joined) {
   std::vector<Finding> findings;
   for (const CableLink& link : joined.links) {
-    const ResolvedEnd a = place_of(hosts, link.a);
-    const ResolvedEnd b = place_of(hosts, link.b);
     std::optional<Finding> swapped;
     bool reported = false;
     for (const CableLink& other : joined.links) {
@@ -181,8 +172,8 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts,
       reported = swapped && &other < &link;
     }
     if (swapped && !reported) findings.push_back(*swapped);
-    if (!swapped && a.interface != nullptr && b.interface != nullptr) check_cable(a, b, findings);
-    check_mtus(hosts, std::initializer_list<End>{link.a, link.b}, findings);
+    if (!swapped) check_cable(hosts, link, findings);
+    check_mtus(hosts, {link.a, link.b}, findings);
   }
   for (const Wire& wire : joined.networks) {
     check_network(hosts, wire, findings);

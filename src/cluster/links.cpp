@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -25,19 +24,17 @@ std::string place_of(const HostFacts& host, const ThunderboltPort& port) {
   return fmt::format("{}, Thunderbolt port {}", host.host, port.receptacle);
 }
 
-CableLink link_between(std::span<const HostFacts> hosts, End a, End b) {
-  if (b < a) std::swap(a, b);
-  CableLink link{
-      .a = a, .b = b, .medium = InterfaceKind::cable, .mbit_per_s = 0, .through_dock = false};
-  int slower = 0;
+/// Returns the lower of two rates; 0 stands for an unknown rate.
+int slower_of(int a, int b) { return a == 0 || (b > 0 && b < a) ? b : a; }
+
+CableLink link_between(std::span<const HostFacts> hosts, const End& a, const End& b) {
+  CableLink link{.a = std::min(a, b), .b = std::max(a, b)};
   for (const End* end : {&link.a, &link.b}) {
     const Interface* interface = interface_of(hosts, *end);
     if (interface == nullptr) continue;
     link.medium = interface->kind;
-    const int mbit = interface->mbit_per_s;
-    if (mbit > 0) slower = slower == 0 ? mbit : std::min(slower, mbit);
+    link.mbit_per_s = slower_of(link.mbit_per_s, interface->mbit_per_s);
   }
-  link.mbit_per_s = slower;
   return link;
 }
 
@@ -111,16 +108,12 @@ std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard
   return known;
 }
 
-bool may_be_joined(const Interface& interface) {
-  return interface.usable() && interface.is_of_a_cable() && !interface.addresses.empty();
-}
-
 void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
   std::vector<std::pair<End, const Interface*>> unheard;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     for (const Interface& interface : hosts[host].interfaces) {
       End end{static_cast<int>(host), interface.name};
-      if (may_be_joined(interface) && !together.knows(end)) unheard.emplace_back(end, &interface);
+      if (interface.may_join_hosts() && !together.knows(end)) unheard.emplace_back(end, &interface);
     }
   }
   for (std::size_t i = 0; i < unheard.size(); ++i)
@@ -226,7 +219,7 @@ std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
         known ? "unplug the cable, plug it in again, then run this command again"
               : "name that host too if it should take part");
   }
-  std::ranges::sort(links, {}, [](const CableLink& link) { return std::pair(link.a, link.b); });
+  std::ranges::sort(links);
   return links;
 }
 
@@ -243,14 +236,12 @@ Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> 
       for (std::size_t i = 1; i < ends.size(); ++i) {
         const CableLink link = link_between(hosts, ends[0], ends[i]);
         wire.medium = link.medium;
-        if (link.mbit_per_s > 0 && (wire.mbit_per_s == 0 || link.mbit_per_s < wire.mbit_per_s))
-          wire.mbit_per_s = link.mbit_per_s;
+        wire.mbit_per_s = slower_of(wire.mbit_per_s, link.mbit_per_s);
       }
       joined.networks.push_back(std::move(wire));
     }
   }
-  std::ranges::sort(joined.links, {},
-                    [](const CableLink& link) { return std::pair(link.a, link.b); });
+  std::ranges::sort(joined.links);
   return joined;
 }
 
@@ -260,15 +251,12 @@ void add_links(Connectivity& joined, std::span<const CableLink> links) {
   for (const Wire& wire : joined.networks) known.insert(wire.ends.begin(), wire.ends.end());
   for (const CableLink& link : links)
     if (!known.contains(link.a) && !known.contains(link.b)) joined.links.push_back(link);
-  std::ranges::sort(joined.links, {},
-                    [](const CableLink& link) { return std::pair(link.a, link.b); });
+  std::ranges::sort(joined.links);
 }
 
 Capacities capacities_of(int hosts, std::span<const CableLink> links) {
   int slowest = 0;
-  for (const CableLink& link : links)
-    if (link.mbit_per_s > 0 && (slowest == 0 || link.mbit_per_s < slowest))
-      slowest = link.mbit_per_s;
+  for (const CableLink& link : links) slowest = slower_of(slowest, link.mbit_per_s);
   Capacities capacities(hosts);
   for (const CableLink& link : links)
     capacities.add(link.a.host, link.b.host,

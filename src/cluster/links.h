@@ -34,6 +34,9 @@ struct CableLink {
   InterfaceKind medium = InterfaceKind::cable;
   int mbit_per_s = 0;  ///< Rate of the slower end; 0 if unknown.
   bool through_dock = false;
+
+  friend auto operator<=>(const CableLink&,
+                          const CableLink&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// A network that joins several interfaces, usually more than two.

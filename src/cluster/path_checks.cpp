@@ -46,25 +46,19 @@ const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const Inte
   return found == paths.end() ? nullptr : &*found;
 }
 
-/// `each_other`: a cable or a network joins the ends A and B. `others`: A and B are not joined, but
-/// at least one of them is joined to another end. `unknown`: neither is joined to any end.
-enum class Hearing { unknown, each_other, others };
+bool has_end(const Wire& wire, const End& end) {
+  return std::ranges::find(wire.ends, end) != wire.ends.end();
+}
 
-Hearing hearing_of(const Connectivity& joined, const End& a, const End& b) {
-  bool one = false;
-  bool other = false;
-  const auto see = [&](std::span<const End> ends) {
-    const bool has_a = std::ranges::find(ends, a) != ends.end();
-    const bool has_b = std::ranges::find(ends, b) != ends.end();
-    one = one || has_a;
-    other = other || has_b;
-    return has_a && has_b;
-  };
-  for (const CableLink& link : joined.links)
-    if (see(std::initializer_list<End>{link.a, link.b})) return Hearing::each_other;
-  for (const Wire& wire : joined.networks)
-    if (see(wire.ends)) return Hearing::each_other;
-  return one || other ? Hearing::others : Hearing::unknown;
+/// True if a cable or a network joins the ends.
+bool are_joined(const Connectivity& joined, const End& a, const End& b) {
+  return std::ranges::any_of(joined.links,
+                             [&](const CableLink& link) {
+                               return (link.a == a && link.b == b) || (link.a == b && link.b == a);
+                             }) ||
+         std::ranges::any_of(joined.networks, [&](const Wire& wire) {
+           return has_end(wire, a) && has_end(wire, b);
+         });
 }
 
 /// Describes, for people, where the cable at `end` leads: to another interface, or to a network.
@@ -75,8 +69,7 @@ std::string leads_to(std::span<const HostFacts> hosts, const Connectivity& joine
     if (link.b == end) return name_of(hosts, link.a);
   }
   for (const Wire& wire : joined.networks)
-    if (std::ranges::find(wire.ends, end) != wire.ends.end())
-      return fmt::format("a network of {} interfaces", wire.ends.size());
+    if (has_end(wire, end)) return fmt::format("a network of {} interfaces", wire.ends.size());
   return {};
 }
 
@@ -174,7 +167,10 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Interfa
     // its addresses. check_parts() reports hosts that are not reached at all.
     if (!path.tried || path.all_ports_good() || (path.routed && !path.good())) continue;
     const InterfacePath* back = reverse_of(paths, path);
-    if (!path.good() && hearing_of(joined, path.from, path.to) == Hearing::others) {
+    const bool leads_elsewhere =
+        !are_joined(joined, path.from, path.to) &&
+        (!leads_to(hosts, joined, path.from).empty() || !leads_to(hosts, joined, path.to).empty());
+    if (!path.good() && leads_elsewhere) {
       // One finding covers both directions of the path.
       if (path.from < path.to || back == nullptr)
         findings.push_back(not_joined(hosts, joined, path));

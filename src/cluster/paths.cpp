@@ -10,10 +10,6 @@
 namespace mccl::cluster {
 namespace {
 
-bool takes_part(const Interface& interface) {
-  return interface.usable() && interface.is_of_a_cable();
-}
-
 /// Maximum number of paths from one host to another. Without this limit, the test of a host that
 /// reports thousands of addresses would take hours.
 constexpr std::size_t kMostPaths = 64;
@@ -39,7 +35,7 @@ void add_paths(std::vector<InterfacePath>& paths, const End& from, const Interfa
 /// for two hosts without a common network, as is usual in clouds.
 void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
-    if (!takes_part(interface)) continue;
+    if (!interface.may_join_hosts()) continue;
     for (const Network& network : interface.addresses) {
       if (kSelfAssigned.holds(network.address) || paths.size() == kMostPaths) continue;
       // `mtu` stays 0, because the MTUs along the route are unknown.
@@ -55,9 +51,9 @@ void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const
 std::vector<InterfacePath> paths_between(std::span<const HostFacts> hosts, int from, int to) {
   std::vector<InterfacePath> paths;
   for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {
-    if (!takes_part(one)) continue;
+    if (!one.may_join_hosts()) continue;
     for (const Interface& other : hosts[static_cast<std::size_t>(to)].interfaces) {
-      if (!takes_part(other)) continue;
+      if (!other.may_join_hosts()) continue;
       add_paths(paths, {from, one.name}, one, {to, other.name}, other);
     }
   }
@@ -74,10 +70,6 @@ std::string packet_text(const InterfacePath& path) {
 /// Maximum number of rows in the table. The number of paths grows with the square of the number of
 /// hosts.
 constexpr std::size_t kMostRows = 400;
-
-bool is_as_it_should_be(const InterfacePath& path, bool slow) {
-  return path.all_ports_good() && path.tried && !slow && !path.loses_packets();
-}
 
 }  // namespace
 
@@ -109,8 +101,8 @@ std::string table_of(std::span<const InterfacePath> paths, std::span<const HostF
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const InterfacePath& path = paths[i];
-    if (paths.size() > kMostRows &&
-        (is_as_it_should_be(path, slow[i]) || rows.size() > kMostRows)) {
+    const bool faulty = !path.all_ports_good() || !path.tried || slow[i] || path.loses_packets();
+    if (paths.size() > kMostRows && (!faulty || rows.size() > kMostRows)) {
       ++left_out;
       continue;
     }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -166,12 +165,10 @@ void refuse_what_cannot_be_kept(std::span<const CableEnd> all) {
                                   kept.interface.name, kept.host.host, text_of(other)));
   }
   if (faults.empty()) return;
-  std::string text;
-  for (const std::string& fault : faults) text += (text.empty() ? "" : "; ") + fault;
   throw Error(fmt::format(
       "--persist cannot keep the addresses: {}; nothing was changed. Leave --persist out, and make "
       "the addresses permanent by hand",
-      text));
+      fmt::join(faults, "; ")));
 }
 
 /// Returns the commands that give an interface an address until the next restart, on a host where

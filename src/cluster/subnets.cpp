@@ -6,7 +6,6 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <optional>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -32,7 +31,9 @@ class NetworkSet {
   /// and 128.0.0.0/1 of a VPN.
   void add(const Network& network, std::string by) {
     const Network base = network.base();
-    if (base.prefix_bits < kWidest || (overlapping(base) && !covers_any_of(base))) return;
+    const Use* known = overlapping(base);
+    if (base.prefix_bits < kWidest || (known && known->network.prefix_bits <= base.prefix_bits))
+      return;
     const auto first = entries_.lower_bound(base.first());
     entries_.erase(first, entries_.upper_bound(base.last()));
     entries_.emplace(base.first(), Use{base, std::move(by)});
@@ -47,12 +48,6 @@ class NetworkSet {
   }
 
  private:
-  /// True if the entries that overlap `base` lie in it; false if `base` lies in an entry. At least
-  /// one entry must overlap `base`.
-  bool covers_any_of(const Network& base) const {
-    return overlapping(base)->network.prefix_bits > base.prefix_bits;
-  }
-
   std::map<IpAddress, Use> entries_;  ///< Keyed by the first address of the network.
 };
 
@@ -88,9 +83,8 @@ class FreeNetworks {
       : within_(choice.within) {
     for (const HostFacts& host : hosts) add(taken_, host);
     for (const HostFacts& host : choice.others) add(taken_, host);
-    for (const Network& pool : kPools)
-      if (!within_) pools_.push_back({pool, pool.first().bits});
-    if (within_) pools_.push_back({*within_, within_->first().bits});
+    const std::span<const Network> pools = within_ ? std::span(&*within_, 1) : std::span(kPools);
+    for (const Network& pool : pools) pools_.push_back({pool, pool.first().bits});
   }
 
   Network take() {

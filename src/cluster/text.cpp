@@ -31,15 +31,21 @@ bool is_figure(const std::string& cell) {
 }  // namespace
 
 std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
+  std::vector<std::string_view> lines = split(text, '\n');
+  for (std::string_view& line : lines)
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) lines.push_back(line);
-    begin = end + 1;
-  }
+  std::erase(lines, "");
   return lines;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == text.npos) return parts;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -59,20 +65,20 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::string table_text(const TableRows& rows) {
-  std::vector<std::size_t> widths;
-  // Indexed by column. `figures`: true if all cells below the heading are numbers or empty.
-  // `numbers`: true if a cell below the heading has a digit.
-  std::vector<bool> figures;
-  std::vector<bool> numbers;
+  struct Column {
+    std::size_t width = 0;
+    bool figures = true;   // All cells below the heading are numbers or empty.
+    bool numbers = false;  // A cell below the heading has a digit.
+  };
+  std::vector<Column> columns;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    widths.resize(std::max(widths.size(), rows[r].size()), 0);
-    figures.resize(widths.size(), true);
-    numbers.resize(widths.size(), false);
+    columns.resize(std::max(columns.size(), rows[r].size()));
     for (std::size_t c = 0; c < rows[r].size(); ++c) {
-      widths[c] = std::max(widths[c], width_of(printable(rows[r][c])));
+      const std::string& cell = rows[r][c];
+      columns[c].width = std::max(columns[c].width, width_of(printable(cell)));
       if (r == 0) continue;
-      if (!is_figure(rows[r][c])) figures[c] = false;
-      if (rows[r][c].find_first_of("0123456789") != std::string::npos) numbers[c] = true;
+      if (!is_figure(cell)) columns[c].figures = false;
+      if (cell.find_first_of("0123456789") != cell.npos) columns[c].numbers = true;
     }
   }
   std::string text;
@@ -80,9 +86,9 @@ std::string table_text(const TableRows& rows) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
       const std::string cell = printable(row[c]);
-      const std::string blanks(widths[c] - width_of(cell), ' ');
+      const std::string blanks(columns[c].width - width_of(cell), ' ');
       if (c > 0) line += "  ";
-      line += figures[c] && numbers[c] ? blanks + cell : cell + blanks;
+      line += columns[c].figures && columns[c].numbers ? blanks + cell : cell + blanks;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

@@ -1,4 +1,4 @@
-// Splits text into lines and words, and lays out text for people.
+// Splits text into lines, words and parts, and lays out text for people.
 #pragma once
 
 #include <string>
@@ -9,6 +9,8 @@ namespace mccl::cluster {
 
 /// Splits at "\n" and "\r\n", which are removed. Empty lines are left out.
 std::vector<std::string_view> lines_of(std::string_view text);
+/// Splits at each separator. The parts may be empty.
+std::vector<std::string_view> split(std::string_view text, char separator);
 /// Splits at blanks and tabs.
 std::vector<std::string_view> words_of(std::string_view line);
 /// Removes leading and trailing blanks, tabs and line ends.

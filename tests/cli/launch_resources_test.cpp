@@ -82,10 +82,10 @@ TEST(LaunchBinding, DoesNotBindIfItWouldDoHarm) {
 }
 
 TEST(LaunchBinding, ChecksTheAnswerOfAHost) {
-  EXPECT_TRUE(processors_of("", "0:0:0").allowed.empty());
-  EXPECT_TRUE(processors_of("x", "0:0:0").allowed.empty());
-  EXPECT_TRUE(processors_of("3-1", "").allowed.empty());
-  EXPECT_EQ(processors_of("0-1", "0 : :: 1:a:b 0:99999999999999999999:0").allowed.size(), 2U);
+  EXPECT_TRUE(processors_of("", "0:0:0").cores.empty());
+  EXPECT_TRUE(processors_of("x", "0:0:0").cores.empty());
+  EXPECT_TRUE(processors_of("3-1", "").cores.empty());
+  EXPECT_EQ(processors_of("0-1", "0 : :: 1:a:b 0:99999999999999999999:0").cores.size(), 2U);
 }
 
 }  // namespace

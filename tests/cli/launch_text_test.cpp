@@ -194,9 +194,10 @@ TEST(LaunchRankWords, PassesOnOtherOutput) {
 
 TEST(LaunchLogins, LimitsLoginsInProgressPerMachine) {
   Logins logins;
-  for (int i = 0; i < Logins::kMost; ++i) EXPECT_TRUE(logins.begin({"jump", std::to_string(i)}));
+  for (std::size_t i = 0; i < Logins::kMost; ++i)
+    EXPECT_TRUE(logins.begin({"jump", std::to_string(i)}));
   EXPECT_FALSE(logins.begin({"a", "jump"}));
-  for (int i = 0; i < Logins::kMost; ++i) EXPECT_TRUE(logins.begin({"a"}));
+  for (std::size_t i = 0; i < Logins::kMost; ++i) EXPECT_TRUE(logins.begin({"a"}));
   logins.end({"jump", "0"});
   EXPECT_FALSE(logins.begin({"a", "jump"}));
   EXPECT_TRUE(logins.begin({"b", "jump"}));

@@ -114,21 +114,15 @@ std::size_t try_receive(const Socket& socket, std::byte* to, std::size_t limit) 
 void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<std::byte>& to,
               std::size_t to_send, std::size_t to_receive) {
   while (to_send > 0 || to_receive > 0) {
-    std::size_t moved = 0;
-    if (to_send > 0) {
-      const std::size_t sent = try_send(socket, from.data(), std::min(to_send, from.size()));
-      to_send -= sent;
-      moved += sent;
-    }
-    if (to_receive > 0) {
-      const std::size_t got = try_receive(socket, to.data(), std::min(to_receive, to.size()));
-      to_receive -= got;
-      moved += got;
-    }
-    if (moved == 0) {
+    std::size_t sent = 0;
+    std::size_t got = 0;
+    if (to_send > 0) sent = try_send(socket, from.data(), std::min(to_send, from.size()));
+    if (to_receive > 0) got = try_receive(socket, to.data(), std::min(to_receive, to.size()));
+    to_send -= sent;
+    to_receive -= got;
+    if (sent + got == 0)
       await(socket,
             static_cast<short>((to_send > 0 ? POLLOUT : 0) | (to_receive > 0 ? POLLIN : 0)));
-    }
   }
 }
 
@@ -192,16 +186,18 @@ Socket join(Group& group) {
 /// ignored.
 double round_trip_us(const Socket& socket, bool first) {
   std::byte ping[kPing] = {};
+  const auto send = [&] {
+    if (try_send(socket, ping, kPing) != kPing)
+      fail("a send of 8 bytes on a local TCP connection was incomplete");
+  };
   std::vector<double> medians;
   for (int batch = 0; batch < kBatches; ++batch) {
     std::vector<double> samples(kPings);
     for (double& sample : samples) {
       const Clock::time_point begin = Clock::now();
-      if (first && try_send(socket, ping, kPing) != kPing)
-        fail("a send of 8 bytes on a local TCP connection was incomplete");
+      if (first) send();
       receive_soon(socket, ping, kPing);
-      if (!first && try_send(socket, ping, kPing) != kPing)
-        fail("a send of 8 bytes on a local TCP connection was incomplete");
+      if (!first) send();
       sample = seconds_between(begin, Clock::now()) * 1e6;
     }
     medians.push_back(percentile(samples, 0.5));

@@ -72,7 +72,7 @@ void encode(DType dtype, double value, std::byte* to) {
 /// Encodes `value(element, component)` for each element of one period. Complex types have two
 /// components.
 template <typename Value>
-std::vector<std::byte> cycle_of(DType dtype, Value&& value) {
+Pattern pattern_of(DType dtype, Value&& value) {
   const std::size_t element_bytes = size_of(dtype);
   const std::size_t components = is_complex(dtype) ? 2 : 1;
   std::vector<std::byte> cycle(kPeriod * element_bytes);
@@ -81,7 +81,7 @@ std::vector<std::byte> cycle_of(DType dtype, Value&& value) {
       encode(dtype, value(i, c), &cycle[i * element_bytes + c * element_bytes / components]);
     }
   }
-  return cycle;
+  return {std::move(cycle), element_bytes};
 }
 
 /// Returns a power of two that depends on the index, so that exponents vary and scaling loses no
@@ -232,16 +232,14 @@ double Pattern::largest_error(DType dtype, std::span<const std::byte> memory,
 }
 
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most) {
-  return {cycle_of(dtype,
-                   [&](std::size_t element, std::size_t c) {
-                     return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
-                                 static_cast<std::uint64_t>(ranks), most);
-                   }),
-          size_of(dtype)};
+  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
+    return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
+                static_cast<std::uint64_t>(ranks), most);
+  });
 }
 
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most) {
-  const auto result = [&](std::size_t element, std::size_t c) {
+  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
     const auto given_by = [&](int rank) {
       return term(dtype, kind, element, c, static_cast<std::uint64_t>(rank),
                   static_cast<std::uint64_t>(ranks), most);
@@ -250,18 +248,14 @@ Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most) {
     for (int rank = 1; rank < ranks; ++rank) value = combined(dtype, kind, value, given_by(rank));
     if (kind == ReduceKind::avg) return value / ranks;
     return kind == ReduceKind::premul_sum ? value * kPremulFactor : value;
-  };
-  return {cycle_of(dtype, result), size_of(dtype)};
+  });
 }
 
 Pattern message(DType dtype, std::uint64_t source) {
   const std::uint64_t values = largest_exact(dtype) + 1;
-  return {cycle_of(dtype,
-                   [&](std::size_t element, std::size_t c) {
-                     return static_cast<double>(
-                         random_of(source ^ (std::uint64_t{c} << 32), element) % values);
-                   }),
-          size_of(dtype)};
+  return pattern_of(dtype, [&](std::size_t element, std::size_t c) {
+    return static_cast<double>(random_of(source ^ (std::uint64_t{c} << 32), element) % values);
+  });
 }
 
 }  // namespace mccl::cli::bench

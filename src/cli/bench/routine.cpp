@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "cli/bench/pattern.h"
 #include "cli/flags.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
@@ -58,19 +58,13 @@ std::size_t factor_of(std::string_view text, std::string_view whole) {
   return static_cast<std::size_t>(*factor);
 }
 
-std::string_view take_until(std::string_view& rest, char separator) {
-  const std::size_t end = rest.find(separator);
-  const std::string_view part = rest.substr(0, end);
-  rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-  return part;
-}
-
-void add_range(std::string_view whole, std::vector<std::size_t>& sizes) {
-  std::string_view rest = whole;
-  const std::size_t first = size_of_text(take_until(rest, ':'));
-  const std::size_t last = size_of_text(take_until(rest, ':'));
-  const std::size_t factor =
-      whole.find(':') == whole.rfind(':') ? std::size_t{2} : factor_of(rest, whole);
+/// Adds the sizes of a range. `parts` are the parts of `whole` between its colons.
+void add_range(std::string_view whole, std::span<const std::string_view> parts,
+               std::vector<std::size_t>& sizes) {
+  const std::size_t first = size_of_text(parts[0]);
+  const std::size_t last = size_of_text(parts[1]);
+  std::size_t factor = 2;
+  if (parts.size() > 2) factor = factor_of(parts.size() == 3 ? parts[2] : "", whole);
   if (last < first) refuse(whole, "the range ends below its start");
   for (std::size_t size = first; size <= last; size *= factor) sizes.push_back(size);
 }
@@ -123,16 +117,24 @@ CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks) {
   return {part, part * parts, part * parts * size_of(dtype)};
 }
 
+std::size_t largest_call(const Options& options, int ranks) {
+  std::size_t bytes = 0;
+  for (const Routine routine : options.routines) {
+    for (const std::size_t size : options.sizes)
+      bytes = std::max(bytes, shape_of(routine, size, options.dtype, ranks).bytes);
+  }
+  return bytes;
+}
+
 std::vector<std::size_t> parse_sizes(std::string_view text) {
   std::vector<std::size_t> sizes;
-  std::string_view rest = text;
   if (text.empty() || text.ends_with(',')) refuse(text, "a size is missing");
-  while (!rest.empty()) {
-    const std::string_view part = take_until(rest, ',');
-    if (part.find(':') == std::string_view::npos) {
+  for (const std::string_view part : cluster::split(text, ',')) {
+    const auto parts = cluster::split(part, ':');
+    if (parts.size() == 1) {
       sizes.push_back(size_of_text(part));
     } else {
-      add_range(part, sizes);
+      add_range(part, parts, sizes);
     }
     if (sizes.size() > kMostSizes) refuse(text, "more than 1000 sizes");
   }

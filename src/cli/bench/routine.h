@@ -91,6 +91,9 @@ struct Options {
   std::string csv;     ///< Path of the CSV file to write; empty for none.
 };
 
+/// Returns the size of the largest call, in bytes.
+std::size_t largest_call(const Options& options, int ranks);
+
 /// The flags that describe calls, as the user gave them.
 struct CallFlags {
   std::vector<std::string> routines;

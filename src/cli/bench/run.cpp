@@ -60,8 +60,8 @@ class Run {
         group_(context.world()),
         metrics_(context.metrics()),
         voice_(context.rank() == 0 && !options.quiet),
-        a_(largest_shape()),
-        b_(largest_shape()) {
+        a_(largest_call(options, context.size())),
+        b_(largest_call(options, context.size())) {
     result_.setup = {MCCL_VERSION,
                      cpu_name(),
                      core_count(),
@@ -93,15 +93,6 @@ class Run {
   }
 
  private:
-  std::size_t largest_shape() const {
-    std::size_t bytes = 0;
-    for (const Routine routine : options_.routines) {
-      for (const std::size_t size : options_.sizes)
-        bytes = std::max(bytes, shape_of(routine, size, options_.dtype, group_->size()).bytes);
-    }
-    return bytes;
-  }
-
   void measure_row(Routine routine, std::size_t size) {
     const RoutineInfo& info = info_of(routine);
     Row row;

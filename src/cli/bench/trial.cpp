@@ -54,15 +54,14 @@ CallCounts decide_counts(Group& group, const std::function<void()>& call, const 
         options.iterations > 0 || took >= kWarmupShare * options.seconds || count >= kMost;
     count = value_of_first(group, enough ? 0 : 2 * count);
   }
-  if (options.iterations > 0) {
-    const bool is_short = options.warmup > 0 && each < kShortCall;
-    return {value_of_first(group, options.iterations),
-            value_of_first(group, is_short ? options.iterations : 0)};
+  // Without a warm-up, the time of a call is unknown.
+  const bool is_short = (options.iterations == 0 || options.warmup > 0) && each < kShortCall;
+  std::uint64_t calls = options.iterations;
+  if (calls == 0) {
+    const double seconds = is_short ? options.seconds / 2 : options.seconds;
+    const double fitting = std::min(seconds / std::max(each, 1e-9), static_cast<double>(kMost));
+    calls = std::max(kFewest, static_cast<std::uint64_t>(fitting));
   }
-  const bool is_short = each < kShortCall;
-  const double seconds = is_short ? options.seconds / 2 : options.seconds;
-  const double fitting = std::min(seconds / std::max(each, 1e-9), static_cast<double>(kMost));
-  const std::uint64_t calls = std::max(kFewest, static_cast<std::uint64_t>(fitting));
   return {value_of_first(group, calls), value_of_first(group, is_short ? calls : 0)};
 }
 
@@ -70,14 +69,13 @@ CallCounts decide_counts(Group& group, const std::function<void()>& call, const 
 
 Memory::Memory(std::size_t bytes)
     : start_(static_cast<std::byte*>(std::aligned_alloc(
-          page_bytes(),
-          std::max(page_bytes(), (bytes + page_bytes() - 1) / page_bytes() * page_bytes())))),
+                 page_bytes(), std::max<std::size_t>(1, (bytes + page_bytes() - 1) / page_bytes()) *
+                                   page_bytes())),
+             std::free),
       size_(bytes) {
   if (!start_)
     throw Error(fmt::format("no memory for a buffer of {} bytes; use smaller sizes", bytes));
 }
-
-void Memory::Free::operator()(std::byte* start) const { std::free(start); }
 
 Trial::Trial(Group& group, Routine routine, const CallSize& shape, const Options& options,
              bool in_place, bool rounded, const Memory& a, const Memory& b)

@@ -52,10 +52,7 @@ class Memory {
   std::span<std::byte> bytes() const { return {start_.get(), size_}; }
 
  private:
-  struct Free {
-    void operator()(std::byte* start) const;
-  };
-  std::unique_ptr<std::byte, Free> start_;
+  std::unique_ptr<std::byte, void (*)(void*)> start_;
   std::size_t size_;
 };
 

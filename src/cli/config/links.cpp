@@ -21,10 +21,6 @@ using hosts::Dialled;
 using hosts::LinkTest;
 using hosts::LinkTime;
 
-void add(std::vector<Finding>& findings, const std::vector<Finding>& more) {
-  findings.insert(findings.end(), more.begin(), more.end());
-}
-
 /// Returns the links that are worth using. Drops wireless links, and each link that is less than
 /// half as fast as another link between the same hosts.
 std::vector<cluster::CableLink> worthwhile(std::span<const cluster::CableLink> links) {
@@ -97,23 +93,6 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
   }
 }
 
-/// Times the links between hosts on which no ranks run. All other links are not timed, and their
-/// results have `tried` set to false.
-std::vector<LinkTime> time_beside_jobs(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
-                                       const std::vector<LinkTest>& tests) {
-  const auto runs_a_job = [&](int host) { return facts[static_cast<std::size_t>(host)].ranks > 0; };
-  std::vector<LinkTest> some;
-  for (const LinkTest& test : tests)
-    if (!runs_a_job(test.from) && !runs_a_job(test.to)) some.push_back(test);
-  const std::vector<LinkTime> timed = time_links(inquiry, some, Clock::now() + kForTiming);
-  std::vector<LinkTime> all;
-  all.reserve(tests.size());
-  std::size_t next = 0;
-  for (const LinkTest& test : tests)
-    all.push_back(runs_a_job(test.from) || runs_a_job(test.to) ? LinkTime{} : timed[next++]);
-  return all;
-}
-
 nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
   // MLX passes the value of "ssh" to ssh, which accepts user@name, but not user@name:port.
   nlohmann::ordered_json json = {
@@ -136,13 +115,12 @@ std::string text_of(const nlohmann::ordered_json& json) {
 }  // namespace
 
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
-                    std::span<const HostFacts> facts) {
+                    std::span<const HostFacts> facts, std::vector<Finding>& findings) {
   Discovered found;
   inquiry.start_probes();
   const cluster::CallResults calls = inquiry.call();
   const std::vector<cluster::Heard>& heard = calls.heard;
-  const std::vector<cluster::CableLink> thunderbolt =
-      thunderbolt_links(facts, heard, found.findings);
+  const std::vector<cluster::CableLink> thunderbolt = thunderbolt_links(facts, heard, findings);
   const bool only = flags.over == "thunderbolt" || !flags.backend.empty();
   if (flags.over == "thunderbolt" || (flags.over.empty() && !thunderbolt.empty())) {
     found.joined.links = thunderbolt;
@@ -151,21 +129,21 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
     // Cables of other kinds or a network may still join the hosts, so the findings about
     // Thunderbolt become notes.
     for (Finding& finding : found.choice.findings) finding.severity = Severity::note;
-    add(found.findings, found.choice.findings);
+    append(findings, found.choice.findings);
   }
   found.joined = joined_by(facts, heard);
   add_links(found.joined, thunderbolt);
   found.choice = choose(flags, facts, found.joined);
-  add(found.findings,
-      findings_of_silent(inquiry.asked(),
-                         "without mccl probe, cables without addresses are not found, and no link "
-                         "is tested"));
-  add(found.findings, check_calls(facts, calls));
+  append(findings, findings_of_silent(
+                       inquiry.asked(),
+                       "without mccl probe, cables without addresses are not found, and no link "
+                       "is tested"));
+  append(findings, check_calls(facts, calls));
   // If not all hosts are joined, a cable may exist whose discovery messages did not arrive.
   // check_silence() lists the interfaces that exchanged no messages.
   const bool whole = found.choice.shape != Topology::none && found.choice.findings.empty() &&
                      !(calls.heard.empty() && facts.size() > 1);
-  if (!whole && flags.over != "ethernet") add(found.findings, check_silence(facts, calls));
+  if (!whole && flags.over != "ethernet") append(findings, check_silence(facts, calls));
   return found;
 }
 
@@ -178,40 +156,41 @@ std::vector<std::string> side_addresses(std::span<const HostFacts> facts,
         const cluster::End end{static_cast<int>(host), interface.name};
         return link.a == end || link.b == end;
       });
-      if (interface.usable() && interface.is_of_a_cable() && !cabled && addresses[host].empty())
-        addresses[host] = interface.first_address();
+      if (interface.may_join_hosts() && !interface.addresses.empty() && !cabled &&
+          addresses[host].empty())
+        addresses[host] = text_of(interface.addresses.front().address);
     }
   }
   return addresses;
 }
 
-Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
-                   const TopologyChoice& choice, std::span<const Addressed> links) {
+std::string exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
+                     const TopologyChoice& choice, std::span<const Addressed> links,
+                     std::vector<Finding>& findings) {
   std::vector<LinkTest> tests;
   for (const Addressed& each : links)
     add_both_ways(tests, each.link.a.host, text_of(each.a.address), each.link.b.host,
                   text_of(each.b.address));
   for (const cluster::Wire& wire : choice.networks) add_network(tests, facts, wire, choice.order);
   const std::vector<Dialled> dialled = dial(inquiry, tests);
-  const std::vector<LinkTime> timed = time_beside_jobs(inquiry, facts, tests);
-  Exchanged result{.table = "", .findings = hosts::findings_of_lost(inquiry.asked())};
-  std::vector<std::vector<std::string>> rows = {{"from", "to", "latency", "rate"}};
+  const std::vector<LinkTime> timed = time_links(inquiry, tests, Clock::now() + kForTiming, true);
+  append(findings, hosts::findings_of_lost(inquiry.asked()));
+  cluster::TableRows rows = {{"from", "to", "latency", "rate"}};
   for (std::size_t i = 0; i < tests.size(); ++i) {
     const LinkTest& test = tests[i];
     const std::string& from = facts[static_cast<std::size_t>(test.from)].host;
     const std::string& to = facts[static_cast<std::size_t>(test.to)].host;
     if (!dialled[i].tried) {
-      result.findings.push_back({"link-untried", Severity::note, "the link was not tested",
-                                 fmt::format("{} to {}", from, to),
-                                 "the test could not be started on at least one of the hosts", ""});
+      findings.push_back({"link-untried", Severity::note, "the link was not tested",
+                          fmt::format("{} to {}", from, to),
+                          "the test could not be started on at least one of the hosts", ""});
     } else if (!dialled[i].good) {
-      result.findings.push_back(
-          {"link-dead", Severity::problem,
-           fmt::format("{} does not reach {} at {}: {}", test.source, to, test.target,
-                       dialled[i].why),
-           fmt::format("{} to {}", from, to),
-           "ranks on these hosts could not connect to each other",
-           fmt::format("run mccl doctor --hosts {},{} for details", from, to)});
+      findings.push_back({"link-dead", Severity::problem,
+                          fmt::format("{} does not reach {} at {}: {}", test.source, to,
+                                      test.target, dialled[i].why),
+                          fmt::format("{} to {}", from, to),
+                          "ranks on these hosts could not connect to each other",
+                          fmt::format("run mccl doctor --hosts {},{} for details", from, to)});
     } else {
       rows.push_back({fmt::format("{} {}", from, test.source),
                       fmt::format("{} {}", to, test.target),
@@ -219,8 +198,7 @@ Exchanged exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
                       timed[i].good ? cluster::rate_text(timed[i].bytes_per_s * 8 / 1e6) : "-"});
     }
   }
-  if (rows.size() > 1) result.table = cluster::table_text(rows);
-  return result;
+  return rows.size() > 1 ? cluster::table_text(rows) : "";
 }
 
 std::string hostfile_text(std::span<const Host> hosts,

@@ -34,26 +34,24 @@ struct ConfigFlags {
 struct Discovered {
   cluster::Connectivity joined;
   cluster::TopologyChoice choice;
-  std::vector<cluster::Finding> findings;
 };
 
+/// Finds the connections and chooses those of the job. Adds the faults of the search to `findings`.
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
-                    std::span<const cluster::HostFacts> facts);
+                    std::span<const cluster::HostFacts> facts,
+                    std::vector<cluster::Finding>& findings);
 
 /// Returns, for each host, the address of a usable interface that may have a cable, but at which
 /// none was found. Empty for a host without such an address.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 
-struct Exchanged {
-  std::string table;
-  std::vector<cluster::Finding> findings;
-};
-
-/// Tests each link in both directions, and measures its latency and rate.
-Exchanged exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
-                   const cluster::TopologyChoice& choice,
-                   std::span<const cluster::Addressed> links);
+/// Tests each link in both directions, and measures its latency and rate. Returns a table of the
+/// results, and adds the faults to `findings`.
+std::string exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts> facts,
+                     const cluster::TopologyChoice& choice,
+                     std::span<const cluster::Addressed> links,
+                     std::vector<cluster::Finding>& findings);
 
 /// Returns a hostfile that mccl launch and MLX can read, with one line per host. Takes addresses
 /// and RDMA devices from `entries`, and all other settings, such as user and port, from `hosts`.

@@ -50,34 +50,32 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
 /// test cannot show which sizes pass.
 void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
-  std::vector<int> sizes;
-  std::vector<std::size_t> of;
-  const auto add = [&](std::size_t path, int bytes) {
-    tests.push_back(test_of(paths[path], 0));
-    sizes.push_back(bytes);
-    of.push_back(path);
+  std::vector<InterfacePath*> of;
+  const auto add = [&](InterfacePath& path, int bytes) {
+    tests.push_back(test_of(path, 0));
+    tests.back().bytes = bytes;
+    of.push_back(&path);
   };
   const auto send = [&] {
-    const std::vector<bool> arrived = hosts::send_packets(inquiry, tests, sizes);
+    const std::vector<bool> arrived = hosts::send_packets(inquiry, tests);
     for (std::size_t i = 0; i < tests.size(); ++i)
-      if (arrived[i]) paths[of[i]].packet = std::max(paths[of[i]].packet, sizes[i]);
+      if (arrived[i]) of[i]->packet = std::max(of[i]->packet, tests[i].bytes);
     tests.clear();
-    sizes.clear();
     of.clear();
   };
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!paths[i].good() || paths[i].mtu < kSmallPacket) continue;
-    add(i, kSmallPacket);
-    add(i, paths[i].mtu);
+  for (InterfacePath& path : paths) {
+    if (!path.good() || path.mtu < kSmallPacket) continue;
+    add(path, kSmallPacket);
+    add(path, path.mtu);
   }
   send();
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!paths[i].loses_packets()) continue;
+  for (InterfacePath& path : paths) {
+    if (!path.loses_packets()) continue;
     // A packet as large as the MTU is sent again, because the loss of a single packet need not be
     // due to its size.
-    add(i, paths[i].mtu);
+    add(path, path.mtu);
     for (const int bytes : kUsualPackets)
-      if (bytes < paths[i].mtu) add(i, bytes);
+      if (bytes < path.mtu) add(path, bytes);
   }
   if (!tests.empty()) send();
 }
@@ -128,17 +126,17 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Inter
   return {.id = "not-timed-time",
           .severity = Severity::warning,
           .what = fmt::format("{} of {} paths were not timed: the limit of {} s was reached",
-                              left.size(), all, measuring.longest.count()),
+                              left.size(), all, measuring.longest_s),
           .where = fmt::format("{}", fmt::join(names, ", ")),
           .why = "a slow link among these paths would not be found",
-          .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest.count())};
+          .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest_s)};
 }
 
 /// Measures the paths. Repeats the measurement of slow paths, because a host that is busy for a
 /// moment makes a good cable appear slow.
 std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
                                  std::vector<InterfacePath>& paths, const Measuring& measuring) {
-  const Clock::time_point limit = Clock::now() + measuring.longest;
+  const Clock::time_point limit = Clock::now() + std::chrono::seconds(measuring.longest_s);
   std::vector<Finding> findings;
   const auto runs_a_job = [&](const cluster::End& end) {
     return measuring.when == Measuring::When::where_no_job_runs &&
@@ -175,25 +173,26 @@ std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<Host
 
 }  // namespace
 
-Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring) {
-  Between between;
+std::vector<InterfacePath> look_between(hosts::Inquiry& inquiry, const Measuring& measuring,
+                                        std::vector<Finding>& findings) {
   inquiry.start_probes();
-  std::vector<HostFacts> facts;
-  for (const hosts::Asked& asked : inquiry.asked()) facts.push_back(asked.facts);
+  const std::vector<HostFacts> facts = facts_of(inquiry.asked());
   const cluster::CallResults calls = inquiry.call();
-  between.joined = joined_by(facts, calls.heard);
-  between.paths = cluster::paths_of(facts);
-  connect_all(inquiry, between.paths);
-  send_packets(inquiry, between.paths);
+  const cluster::Connectivity joined = joined_by(facts, calls.heard);
+  std::vector<InterfacePath> paths = cluster::paths_of(facts);
+  connect_all(inquiry, paths);
+  send_packets(inquiry, paths);
   std::vector<Finding> of_measuring;
   if (measuring.when != Measuring::When::never)
-    of_measuring = measure_all(inquiry, facts, between.paths, measuring);
-  for (auto&& more :
-       {findings_of_silent(inquiry.asked(), "no connection to or from this host can be tested"),
-        findings_of_lost(inquiry.asked()), check_calls(facts, calls), of_measuring,
-        check_addressing(facts, between.joined), check_paths(facts, between.paths, between.joined)})
-    between.findings.insert(between.findings.end(), more.begin(), more.end());
-  return between;
+    of_measuring = measure_all(inquiry, facts, paths, measuring);
+  append(findings,
+         findings_of_silent(inquiry.asked(), "no connection to or from this host can be tested"));
+  append(findings, findings_of_lost(inquiry.asked()));
+  append(findings, check_calls(facts, calls));
+  append(findings, of_measuring);
+  append(findings, check_addressing(facts, joined));
+  append(findings, check_paths(facts, paths, joined));
+  return paths;
 }
 
 }  // namespace mccl::cli::doctor

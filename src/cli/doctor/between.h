@@ -1,7 +1,6 @@
 // The results of mccl doctor, and the tests of the connections between hosts.
 #pragma once
 
-#include <chrono>
 #include <vector>
 
 #include "cli/hosts/inquiry.h"
@@ -9,17 +8,11 @@
 
 namespace mccl::cli::doctor {
 
-struct Between {
-  cluster::Connectivity joined;
-  std::vector<cluster::InterfacePath> paths;
-  std::vector<cluster::Finding> findings;
-};
-
 struct Report {
   std::vector<hosts::Asked> asked;
-  /// Connections between the hosts that were reached. Empty if fewer than two hosts were reached,
-  /// or if one machine has two names.
-  Between between;
+  /// Paths between the hosts that were reached. Empty if fewer than two hosts were reached, or if
+  /// one machine has two names.
+  std::vector<cluster::InterfacePath> paths;
   std::vector<cluster::Finding> findings;
 };
 
@@ -27,11 +20,13 @@ struct Report {
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
-  std::chrono::seconds longest{120};  ///< Duration after which no measurement starts.
+  int longest_s = 120;  ///< Seconds after which no measurement starts.
 };
 
-/// Tests the paths between the hosts of the inquiry. All hosts must have been reached. The
-/// result has a finding for each host whose probe does not listen.
-Between look_between(hosts::Inquiry& inquiry, const Measuring& measuring);
+/// Tests the paths between the hosts of the inquiry, and returns them. All hosts must have been
+/// reached. Adds the faults of the paths to `findings`, and each host whose probe does not listen.
+std::vector<cluster::InterfacePath> look_between(hosts::Inquiry& inquiry,
+                                                 const Measuring& measuring,
+                                                 std::vector<cluster::Finding>& findings);
 
 }  // namespace mccl::cli::doctor

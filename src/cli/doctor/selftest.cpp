@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -19,7 +18,6 @@
 #include "cli/kit/file.h"
 #include "cli/kit/program.h"
 #include "cluster/read_facts.h"
-#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::doctor {
@@ -176,8 +174,9 @@ Outcome run_case(const SelftestCase& trial, const std::map<std::string, std::str
 }
 
 std::string text_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>& outcomes) {
-  Figures rows = {{"trial", "outcome", "seconds"}};
-  Figures figures = {{"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
+  cluster::TableRows rows = {{"trial", "outcome", "seconds"}};
+  cluster::TableRows figures = {
+      {"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     rows.push_back({trials[i].name, std::string(word_of(outcomes[i].kind)),
                     fmt::format("{:.1f}", outcomes[i].seconds)});
@@ -216,7 +215,7 @@ std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
 /// fastest path. Returns 0 if no rate was measured.
 double slowest_pair(const Report& report) {
   std::map<std::pair<int, int>, double> best;
-  for (const cluster::InterfacePath& path : report.between.paths) {
+  for (const cluster::InterfacePath& path : report.paths) {
     double& rate = best[std::minmax(path.from.host, path.to.host)];
     rate = std::max(rate, path.bytes_per_s / 1e9);
   }
@@ -272,8 +271,8 @@ json result_in(std::string& output) {
   return result;
 }
 
-Figures figures_of(const SelftestCase& trial, const json& result) {
-  Figures figures;
+cluster::TableRows figures_of(const SelftestCase& trial, const json& result) {
+  cluster::TableRows figures;
   const auto rows = result.is_object() ? result.find("rows") : result.end();
   if (rows == result.end() || !rows->is_array()) return figures;
   const double bound = bound_of(trial, result);

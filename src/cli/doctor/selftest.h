@@ -10,6 +10,7 @@
 #include "cli/doctor/between.h"
 #include "cli/hosts/which.h"
 #include "cluster/host_facts.h"
+#include "cluster/text.h"
 
 namespace mccl::cli::doctor {
 
@@ -59,11 +60,9 @@ std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Other
 /// each line; null if there is none. Removes it from `output`, which another host may have written.
 nlohmann::json result_in(std::string& output);
 
-/// Rows of a table of text.
-using Figures = std::vector<std::vector<std::string>>;
 /// Returns a row for each measurement of a trial that the table shows. Another host may have
 /// written `result`: invalid values become 0 or empty.
-Figures figures_of(const SelftestCase& trial, const nlohmann::json& result);
+cluster::TableRows figures_of(const SelftestCase& trial, const nlohmann::json& result);
 
 /// Runs all trials and prints their results. Adds the results to `json`, and writes it to the file
 /// `output`. Returns true if no trial failed. Throws Error if a signal ends the trials.

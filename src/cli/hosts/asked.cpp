@@ -5,7 +5,6 @@
 #include "base/value_text.h"
 #include "cli/hosts/inquiry.h"
 #include "cluster/checks.h"
-#include "cluster/read_facts.h"
 
 namespace mccl::cli::hosts {
 namespace {
@@ -13,19 +12,15 @@ namespace {
 using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Severity;
-using cluster::value_at;
-using nlohmann::json;
-
-/// Returns the port in a host's answer; empty if `value` is not an integer from `least` to 65535.
-/// Ports are checked here, because they are passed on to other hosts.
-std::optional<std::uint16_t> port_in(const json& value, int least) {
-  if (!value.is_number_integer()) return {};
-  const auto port = value.get<std::int64_t>();
-  if (port < least || port > 65535) return {};
-  return static_cast<std::uint16_t>(port);
-}
 
 }  // namespace
+
+std::vector<HostFacts> facts_of(const std::vector<Asked>& asked) {
+  std::vector<HostFacts> facts;
+  for (const Asked& each : asked)
+    if (each.reached) facts.push_back(each.facts);
+  return facts;
+}
 
 Finding finding_of_unreached(const Asked& asked) {
   if (asked.needs_install)
@@ -94,32 +89,6 @@ std::string summary_of(const HostFacts& facts) {
   if (!facts.gpus.empty())
     text += fmt::format(", {} x {}", facts.gpus.size(), facts.gpus.front().name);
   return printable(text);
-}
-
-void take_ports(Asked& asked, const json& listening) {
-  constexpr std::size_t kMostPorts = 8;
-  if (!asked.ports.empty() || !listening.is_object()) return;
-  const json all = listening.value("ports", json());
-  const auto packets = port_in(listening.value("packets", json()), 0);
-  if (!all.is_array() || all.size() > kMostPorts || !packets) return;
-  std::vector<std::uint16_t> ports;
-  for (const json& each : all) {
-    const auto port = port_in(each, 1);
-    if (!port) return;
-    ports.push_back(*port);
-  }
-  asked.packet_port = *packets;
-  asked.hears_calls = value_at<bool>(listening, "calls");
-  asked.ports = std::move(ports);
-}
-
-std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::size_t hosts) {
-  const auto here = value_at<std::string>(said, "at");
-  const auto there = value_at<std::string>(said, "from");
-  const json name = said.is_object() ? said.value("name", json()) : json();
-  if (!name.is_number_integer() || name < 0 || name >= hosts || here.empty() || there.empty())
-    return {};
-  return cluster::Heard{{static_cast<int>(at), here}, {name.get<int>(), there}};
 }
 
 }  // namespace mccl::cli::hosts

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 
 #include "base/value_text.h"
 #include "cli/hosts/replies.h"
@@ -53,12 +52,6 @@ std::string error_text(const Dialogue& session) {
 
 }  // namespace
 
-/// Returns the Python that mccl launch would use on `host`.
-std::string Inquiry::python_of(const Host& host) const {
-  if (!host.python.empty()) return host.python;
-  return find_python(path_of(reaching_.environment));
-}
-
 /// The session with one host, and what the host has sent.
 struct Inquiry::Line : Replies {
   std::unique_ptr<Dialogue> session;
@@ -87,7 +80,9 @@ Inquiry::~Inquiry() {
 
 void Inquiry::begin_to_ask(std::size_t host, std::chrono::seconds patience) {
   Line& line = *lines_[host];
-  const std::string python = python_of(asked_[host].host);
+  // The Python that mccl launch would use on the host.
+  std::string python = asked_[host].host.python;
+  if (python.empty()) python = find_python(path_of(reaching_.environment));
   line.request = {{"do", "tell"}, {"python", python}, {"patience", patience.count()}};
   line.session = std::make_unique<Dialogue>(
       [this, of = asked_[host].host] { return start_shell(of, reaching_); },

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +35,8 @@ struct Asked {
   std::string lost;
 };
 
+/// Returns the facts of the hosts that were reached.
+std::vector<cluster::HostFacts> facts_of(const std::vector<Asked>& asked);
 /// Returns the finding that the host was not reached, or that its mccl cannot be used.
 cluster::Finding finding_of_unreached(const Asked& asked);
 /// Returns a finding for each host that was reached and then lost.
@@ -82,7 +83,6 @@ class Inquiry {
   struct Line;
   void begin_to_ask(std::size_t host, std::chrono::seconds patience);
   void hear(std::size_t host, std::string_view line);
-  std::string python_of(const Host& host) const;
   /// Returns the reason why the host has not reported its facts within `patience`.
   std::string fault_of(std::size_t host, std::chrono::seconds patience) const;
   /// Blocks until `done` returns true for every host, or until the time `limit`. A host whose
@@ -97,19 +97,7 @@ class Inquiry {
   std::vector<std::unique_ptr<Line>> lines_;  ///< Indexed by host, like asked_.
 };
 
-// Helpers of Inquiry that asked.cpp implements.
-
 /// Returns a line with the main facts of a host, which is shown as soon as the host has answered.
 std::string summary_of(const cluster::HostFacts& facts);
-
-/// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
-/// packets.
-void take_ports(Asked& asked, const nlohmann::json& listening);
-
-/// Parses an answer of host `at`. For example, {"at": "c0", "name": 1, "from": "c1"} says that
-/// interface c0 of host `at` received a call that host 1 sent through its interface c1. `hosts` is
-/// the number of hosts. Returns nothing for an invalid answer.
-std::optional<cluster::Heard> hearing_of(const nlohmann::json& said, std::size_t at,
-                                         std::size_t hosts);
 
 }  // namespace mccl::cli::hosts

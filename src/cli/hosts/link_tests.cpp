@@ -1,7 +1,6 @@
 #include "cli/hosts/link_tests.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <tuple>
 
@@ -12,7 +11,6 @@ namespace mccl::cli::hosts {
 namespace {
 
 using namespace std::chrono_literals;
-
 using cluster::value_at;
 using nlohmann::json;
 
@@ -42,8 +40,9 @@ bool can_be_tried(const Inquiry& inquiry, const LinkTest& test) {
          inquiry.has_probe(static_cast<std::size_t>(test.to));
 }
 
-std::vector<std::size_t> all_of(std::span<const LinkTest> tests) {
-  std::vector<std::size_t> indices(tests.size());
+/// Returns the indices from 0 to `count` - 1.
+std::vector<std::size_t> indices_of(std::size_t count) {
+  std::vector<std::size_t> indices(count);
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
@@ -109,7 +108,7 @@ void take(LinkTime& result, const json& answer) {
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
   std::vector<Dialled> results(tests.size());
   ask(
-      inquiry, tests, all_of(tests), "dialled",
+      inquiry, tests, indices_of(tests.size()), "dialled",
       [&](std::size_t i) -> json {
         results[i].why = "no answer";
         return {{"do", "dial"}, {"port", port_of(inquiry, tests[i])}};
@@ -121,22 +120,24 @@ std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
   return results;
 }
 
-std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests,
-                               std::span<const int> bytes) {
+std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests) {
   std::vector<bool> results(tests.size(), false);
   ask(
-      inquiry, tests, all_of(tests), "packet",
+      inquiry, tests, indices_of(tests.size()), "packet",
       [&](std::size_t i) -> json {
         const std::uint16_t port = target_of(inquiry, tests[i]).packet_port;
-        return {{"do", "packet"}, {"port", port}, {"bytes", bytes[i]}};
+        return {{"do", "packet"}, {"port", port}, {"bytes", tests[i].bytes}};
       },
       [&](std::size_t i, const json& answer) { results[i] = value_at<bool>(answer, "good"); });
   return results;
 }
 
 std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
-                                 Clock::time_point limit) {
+                                 Clock::time_point limit, bool spares_jobs) {
   std::vector<LinkTime> results(tests.size());
+  const auto runs_a_job = [&](int host) {
+    return inquiry.asked()[static_cast<std::size_t>(host)].facts.ranks > 0;
+  };
   std::vector<std::pair<int, int>> pairs;
   for (const LinkTest& test : tests) pairs.emplace_back(test.from, test.to);
   for (const std::vector<std::size_t>& round : rounds_of(pairs)) {
@@ -144,6 +145,8 @@ std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tes
     ask(
         inquiry, tests, round, "timed",
         [&](std::size_t i) -> json {
+          if (spares_jobs && (runs_a_job(tests[i].from) || runs_a_job(tests[i].to)))
+            return {{"port", 0}};
           results[i].tried = true;
           const std::uint16_t port = port_of(inquiry, tests[i]);
           return {{"do", "time"}, {"port", port}, {"seconds", kSecondsOfLink}};
@@ -156,8 +159,7 @@ std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tes
 std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, int>> pairs) {
   int players = 2;
   for (const auto& [a, b] : pairs) players = std::max({players, a + 1, b + 1});
-  std::vector<std::size_t> order(pairs.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::size_t> order = indices_of(pairs.size());
   // The pairs of one tournament round follow each other, so that the loop below can place them in
   // the same round.
   std::ranges::stable_sort(order, {}, [&](std::size_t i) {

@@ -20,6 +20,7 @@ struct LinkTest {
   std::string source;  ///< An address of `from`. Empty: any address.
   std::string target;
   std::size_t port = 0;  ///< Index into Asked::ports of `to`.
+  int bytes = 0;         ///< Size of the packet that send_packets() sends.
 };
 
 struct Dialled {
@@ -29,7 +30,7 @@ struct Dialled {
 };
 
 struct LinkTime {
-  bool tried = false;  ///< True if the measurement was begun before the time limit.
+  bool tried = false;  ///< True if the measurement was begun.
   bool good = false;
   double latency_s = 0;
   double bytes_per_s = 0;
@@ -45,14 +46,13 @@ void take(LinkTime& result, const nlohmann::json& answer);
 
 /// Tries all connections. Returns the results in the order of the tests.
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests);
-/// Sends one UDP packet per test, with the size at the same index of `bytes`. Returns, for each
-/// test, whether its packet arrived.
-std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests,
-                               std::span<const int> bytes);
+/// Sends one UDP packet per test. Returns, for each test, whether its packet arrived.
+std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests);
 /// Measures latency and rate. No host takes part in two measurements at a time. Starts no
-/// measurement after `limit`.
+/// measurement after `limit` and, if `spares_jobs` is true, none from or to a host on which ranks
+/// run.
 std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
-                                 Clock::time_point limit);
+                                 Clock::time_point limit, bool spares_jobs = false);
 
 /// Divides measurements between pairs of hosts into rounds, because measurements that share a host
 /// would disturb each other. Returns indices into `pairs`, grouped by round. Each pair is in one

@@ -11,6 +11,7 @@
 namespace mccl::cli::hosts {
 namespace {
 
+using cluster::value_at;
 using nlohmann::json;
 
 constexpr std::size_t kMostAnswers = 100'000;
@@ -25,6 +26,46 @@ double now_in_epoch() {
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
+}
+
+/// Returns the port in a host's answer; empty if `value` is not an integer from `least` to 65535.
+/// Ports are checked here, because they are passed on to other hosts.
+std::optional<std::uint16_t> port_in(const json& value, int least) {
+  if (!value.is_number_integer()) return {};
+  const auto port = value.get<std::int64_t>();
+  if (port < least || port > 65535) return {};
+  return static_cast<std::uint16_t>(port);
+}
+
+/// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
+/// packets.
+void take_ports(Asked& asked, const json& listening) {
+  constexpr std::size_t kMostPorts = 8;
+  if (!asked.ports.empty() || !listening.is_object()) return;
+  const json all = listening.value("ports", json());
+  const auto packets = port_in(listening.value("packets", json()), 0);
+  if (!all.is_array() || all.size() > kMostPorts || !packets) return;
+  std::vector<std::uint16_t> ports;
+  for (const json& each : all) {
+    const auto port = port_in(each, 1);
+    if (!port) return;
+    ports.push_back(*port);
+  }
+  asked.packet_port = *packets;
+  asked.hears_calls = value_at<bool>(listening, "calls");
+  asked.ports = std::move(ports);
+}
+
+/// Parses an answer of host `at`. For example, {"at": "c0", "name": 1, "from": "c1"} says that
+/// interface c0 of host `at` received a call that host 1 sent through its interface c1. `hosts` is
+/// the number of hosts. Returns nothing for an invalid answer.
+std::optional<cluster::Heard> hearing_of(const json& said, std::size_t at, std::size_t hosts) {
+  const auto here = value_at<std::string>(said, "at");
+  const auto there = value_at<std::string>(said, "from");
+  const json name = said.is_object() ? said.value("name", json()) : json();
+  if (!name.is_number_integer() || name < 0 || name >= hosts || here.empty() || there.empty())
+    return {};
+  return cluster::Heard{{static_cast<int>(at), here}, {name.get<int>(), there}};
 }
 
 }  // namespace
@@ -54,22 +95,18 @@ Replies::News Replies::take_place(std::string_view line) {
 Replies::News Replies::take_answer(const json& answer, std::vector<Asked>& asked,
                                    std::size_t host) {
   if (!answer.is_object()) return News::none;
-  if (const auto protocol = answer.find("protocol");
-      protocol != answer.end() && *protocol != probe::kProtocol) {
-    other_build = true;
-  }
-  if (const auto clock = answer.find("clock"); clock != answer.end() && clock->is_number()) {
-    clock_off_s = clock_off(clock->get<double>(), asked_at);
-  } else if (const auto started = answer.find("busy");
-             started != answer.end() && started->is_string()) {
-    busy = started->get<std::string>();
-  } else if (const auto facts = answer.find("told"); facts != answer.end()) {
+  if (answer.value("protocol", json(probe::kProtocol)) != probe::kProtocol) other_build = true;
+  if (const json clock = answer.value("clock", json()); clock.is_number()) {
+    clock_off_s = clock_off(clock.get<double>(), asked_at);
+  } else if (const json started = answer.value("busy", json()); started.is_string()) {
+    busy = started.get<std::string>();
+  } else if (answer.contains("told")) {
     if (told || other_build) return News::none;
-    settle(asked[host], *facts);
+    settle(asked[host], answer["told"]);
     told = true;
     return News::facts;
-  } else if (const auto listening = answer.find("listening"); listening != answer.end()) {
-    take_ports(asked[host], *listening);
+  } else if (answer.contains("listening")) {
+    take_ports(asked[host], answer["listening"]);
   } else if (const bool heard = answer.contains("heard"); heard || answer.contains("unanswered")) {
     auto& list = heard ? calls.heard : calls.unanswered;
     const auto hearing = hearing_of(answer[heard ? "heard" : "unanswered"], host, asked.size());

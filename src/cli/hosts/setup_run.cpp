@@ -4,13 +4,12 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "base/clock.h"
 #include "base/value_text.h"
@@ -72,14 +71,14 @@ class HostShell {
   bool busy() const { return job_ && !status_ && !session_.ended() && Clock::now() < limit_; }
   bool has_job() const { return job_.has_value(); }
   std::size_t step() const { return job_->step; }
-  /// True if a HostJob did not end in time, so the shell can run no other one.
-  bool hung() const { return hung_; }
+  /// False if the connection was lost, or if a HostJob did not end in time, so the shell can run no
+  /// other one.
+  bool is_usable() const { return !session_.ended() && !hung_; }
   void forget_job() {
     hung_ = hung_ || !status_;
     job_.reset();
   }
   const std::string& name() const { return name_; }
-  bool lost() const { return session_.ended(); }
   bool knows_outcome() const { return status_.has_value(); }
 
   /// Describes how the current job failed. Empty if it succeeded. Valid once busy() is false.
@@ -192,6 +191,9 @@ class SetupRun {
   }
 
  private:
+  /// The outcome of a step. If it failed, parts of its command may have taken effect.
+  enum class Outcome { done, failed, unknown };
+
   std::size_t host_of(std::size_t step) const {
     return static_cast<std::size_t>(plan_.steps[step].host);
   }
@@ -244,22 +246,25 @@ class SetupRun {
   SetupResult undo() {
     SetupResult result;
     result.fault = fault_;
-    result.undone = unsure_.empty();
+    const std::map<std::size_t, Outcome> begun = std::exchange(outcomes_, {});
     for (const std::size_t host : busy_)
-      if (workers_[host]->lost() || workers_[host]->hung()) send_worker(host);
-    const std::set<std::size_t> sure = std::exchange(done_, {});
+      if (!workers_[host]->is_usable()) send_worker(host);
     std::vector<HostJob> jobs;
     for (std::size_t step = plan_.steps.size(); step-- > 0;) {
       const std::string& undo = plan_.steps[step].undo;
-      if (sure.contains(step) || unsure_.contains(step) || failed_.contains(step))
+      if (begun.contains(step))
         jobs.push_back({host_of(step), undo, guard_.undoing(host_of(step), undo), step});
     }
     do_all(jobs, false);
-    for (const std::size_t step : sure) result.undone = result.undone && done_.contains(step);
+    result.undone = std::ranges::none_of(begun, [this](const auto& step) {
+      const auto undone = outcomes_.find(step.first);
+      return step.second == Outcome::unknown ||
+             (step.second == Outcome::done &&
+              (undone == outcomes_.end() || undone->second != Outcome::done));
+    });
     do_all(ends_of_guards(), false);
     for (const std::size_t host : busy_)
-      if (workers_[host]->lost() || workers_[host]->hung())
-        result.alone.insert(workers_[host]->name());
+      if (!workers_[host]->is_usable()) result.alone.insert(workers_[host]->name());
     return result;
   }
 
@@ -278,14 +283,14 @@ class SetupRun {
       for (const std::size_t host : busy_) {
         HostShell& worker = *workers_[host];
         if (worker.has_job() && !worker.busy()) settle(worker);
-        const bool stop = (ends_at_fault && !fault_.empty()) || worker.lost() || worker.hung();
+        const bool stop = (ends_at_fault && !fault_.empty()) || !worker.is_usable();
         if (!worker.has_job() && !stop && !left[host].empty()) {
           if (left[host].front().step != kNoStep)
             say_(fmt::format("{}: {}", worker.name(), left[host].front().what));
           worker.begin(left[host].front());
           left[host].pop_front();
         }
-        const bool idle = !worker.has_job() && !worker.lost() && !worker.hung();
+        const bool idle = !worker.has_job() && worker.is_usable();
         if (renews && idle) worker.send("( " + guard_.renew(host) + " ) > /dev/null 2>&1\n");
         busy = busy || worker.has_job();
       }
@@ -296,11 +301,11 @@ class SetupRun {
 
   void settle(HostShell& worker) {
     const std::string fault = worker.fault();
-    const std::size_t step = worker.step();
     if (!fault.empty() && fault_.empty()) fault_ = fault;
-    if (step != kNoStep && fault.empty()) done_.insert(step);
-    if (step != kNoStep && !fault.empty())
-      (worker.knows_outcome() ? failed_ : unsure_).insert(step);
+    if (worker.step() != kNoStep)
+      outcomes_[worker.step()] = fault.empty()            ? Outcome::done
+                                 : worker.knows_outcome() ? Outcome::failed
+                                                          : Outcome::unknown;
     worker.forget_job();
   }
 
@@ -326,9 +331,8 @@ class SetupRun {
   std::set<std::size_t> busy_;  ///< Indices of the hosts that have steps.
   /// Indexed by host; null for hosts without steps.
   std::vector<std::unique_ptr<HostShell>> workers_;
-  std::set<std::size_t> done_;
-  std::set<std::size_t> unsure_;  ///< Steps that were begun and whose outcome is unknown.
-  std::set<std::size_t> failed_;  ///< Failed steps. Parts of their commands may have taken effect.
+  std::map<std::size_t, Outcome>
+      outcomes_;  ///< Keyed by the step; holds the steps that were begun.
   std::string fault_;
 };
 

@@ -101,12 +101,8 @@ std::string_view Lines::take_rest() { return take(rest().size()); }
 
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines) {
   while (!lines.empty()) {
-    const void* end = std::memchr(lines.data(), '\n', lines.size());
-    const std::size_t length =
-        end == nullptr ? lines.size()
-                       : static_cast<std::size_t>(static_cast<const char*>(end) - lines.data()) + 1;
-    to += prefix;
-    to += lines.substr(0, length);
+    const std::size_t length = std::min(lines.find('\n'), lines.size() - 1) + 1;
+    to.append(prefix).append(lines.substr(0, length));
     lines.remove_prefix(length);
   }
 }
@@ -127,7 +123,7 @@ Dialogue::~Dialogue() {
 }
 
 void Dialogue::begin() {
-  retry_.begin();
+  ++tries_;
   said_ = {};
   complaint_.clear();
   unsent_ = unheard_;
@@ -136,8 +132,8 @@ void Dialogue::begin() {
 }
 
 void Dialogue::watch(Watch& watch, const std::vector<std::string>& machines) {
-  if (state_ == State::waiting && !retry_.is_due()) {
-    watch.at(retry_.next_try());
+  if (state_ == State::waiting && Clock::now() < next_try_) {
+    watch.at(next_try_);
   } else if (state_ == State::waiting && logins_ == nullptr) {
     begin();
   } else if (state_ == State::waiting && !machines.empty() && logins_->begin(machines)) {
@@ -205,17 +201,20 @@ bool Dialogue::collect() {
   }
   while (read()) {
   }
-  const bool again = state_ == State::started && retry_.tries_again(complaint_);
+  const auto pause = state_ == State::started && !is_ending_
+                         ? pause_before_login(tries_, complaint_)
+                         : std::nullopt;
   give_turn_back();
   forget_process();
-  state_ = again ? State::waiting : State::ended;
-  return !again;
+  state_ = pause ? State::waiting : State::ended;
+  if (pause) next_try_ = Clock::now() + *pause;
+  return !pause;
 }
 
 void Dialogue::end(int signal) {
   if (state_ == State::waiting) state_ = State::ended;
   if (ended()) return;
-  retry_.give_up();
+  is_ending_ = true;
   ::kill(process_.id, signal);
 }
 

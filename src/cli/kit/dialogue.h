@@ -107,7 +107,7 @@ class Dialogue {
 
   bool ended() const { return state_ == State::ended; }
   /// True if the process waits for its first start.
-  bool waits_for_turn() const { return state_ == State::waiting && !retry_.has_begun(); }
+  bool waits_for_turn() const { return state_ == State::waiting && tries_ == 0; }
   /// The first 8 KiB of standard error of the process that was started last.
   const std::string& complaint() const { return complaint_; }
 
@@ -123,8 +123,9 @@ class Dialogue {
   Logins* const logins_;
   const Reaped reaped_;
   State state_ = State::waiting;
-  LoginRetry retry_;
-  std::vector<std::string> turn_;  ///< Machines at which `logins_` counts this login.
+  int tries_ = 0;                    ///< Number of times that the process has been started.
+  Clock::time_point next_try_ = {};  ///< Time before which the process must not be started.
+  std::vector<std::string> turn_;    ///< Machines at which `logins_` counts this login.
   ChildProcess process_;
   Lines said_;
   std::string complaint_;
@@ -133,6 +134,7 @@ class Dialogue {
   /// again, the text is sent to the new process.
   std::string unheard_;
   bool no_more_ = false;
+  bool is_ending_ = false;  ///< True once end() was called.
 };
 
 struct Captured {

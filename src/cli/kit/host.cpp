@@ -9,6 +9,7 @@
 #include <cctype>
 
 #include "base/value_text.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -54,12 +55,6 @@ bool is_more_likely_slots(std::int64_t port) {
                   where, in_quotes(text)));
 }
 
-std::string this_machine() {
-  std::array<char, kLongestName + 1> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 }  // namespace
 
 Host parse_host(std::string_view where, std::string_view text) {
@@ -94,12 +89,10 @@ Host parse_host(std::string_view where, std::string_view text) {
 
 std::vector<Host> parse_hosts(std::string_view where, std::string_view text) {
   std::vector<Host> hosts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    hosts.push_back(parse_host(where, text.substr(begin, end - begin)));
+  for (const std::string_view part : cluster::split(text, ',')) {
+    hosts.push_back(parse_host(where, part));
     if (hosts.size() > kMostHosts)
       throw InvalidArgument(fmt::format("{}: more than {} hosts", where, kMostHosts));
-    begin = end + 1;
   }
   return hosts;
 }
@@ -111,11 +104,17 @@ std::string text_of(const Host& host) {
   return fmt::format("{}{}:{}", user, host.name, host.port);
 }
 
+std::string name_of_this_machine() {
+  std::array<char, kLongestName + 1> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 bool is_here(const Host& host) {
   if (!host.user.empty() || host.port != 0) return false;
   for (const std::string_view name : {"127.0.0.1", "::1", "localhost"})
     if (host.name == name) return true;
-  const std::string own = this_machine();
+  const std::string own = name_of_this_machine();
   return host.name == own || host.name == own.substr(0, own.find('.'));
 }
 

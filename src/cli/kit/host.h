@@ -43,6 +43,8 @@ std::vector<Host> parse_hosts(std::string_view where, std::string_view text);
 /// Returns "[user@]host[:port]". An IPv6 address is in brackets if a port follows.
 std::string text_of(const Host& host);
 
+std::string name_of_this_machine();
+
 /// True if the host is this machine, so that its ranks are started without ssh. This is so if the
 /// host's name is 127.0.0.1, ::1, localhost or this machine's name, and the host has no user and no
 /// port.

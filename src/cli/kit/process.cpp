@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -12,8 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -25,8 +22,6 @@
 namespace mccl::cli {
 namespace {
 
-constexpr int kCannotExecute = 126;
-constexpr int kNotFound = 127;
 [[maybe_unused]] constexpr int kPipeBytes = 1 << 20;
 
 /// The child's ends of its standard streams.
@@ -58,10 +53,7 @@ void furnish(int terminal, const TerminalPlan& plan) {
       modes.c_lflag &= ~static_cast<tcflag_t>(ECHO | ECHOE | ECHOK | ECHONL | ECHOCTL);
     ::tcsetattr(terminal, TCSANOW, &modes);
   }
-  winsize window = {};
-  window.ws_col = plan.size.columns;
-  window.ws_row = plan.size.rows;
-  ::ioctl(terminal, TIOCSWINSZ, &window);
+  ::ioctl(terminal, TIOCSWINSZ, &plan.size);
 }
 
 Descriptor copy_of(int descriptor) {
@@ -286,45 +278,34 @@ void Watch::on(int descriptor, short events, std::function<void()> then) {
   calls_.push_back(std::move(then));
 }
 
-void Watch::at(Clock::time_point time) { time_ = std::min(time, time_.value_or(time)); }
+void Watch::at(Clock::time_point time) { time_ = std::min(time, time_); }
 
 void Watch::wait() {
-  int limit = -1;
-  if (time_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*time_ - Clock::now());
-    limit = static_cast<int>(std::clamp<std::chrono::milliseconds::rep>(left.count(), 0, 60'000));
-  }
+  const int limit = milliseconds_until(std::exchange(time_, Clock::time_point::max()));
   const int ready = ::poll(entries_.data(), static_cast<nfds_t>(entries_.size()), limit);
   const std::vector<pollfd> entries = std::exchange(entries_, {});
   const std::vector<std::function<void()>> calls = std::exchange(calls_, {});
-  time_.reset();
   for (std::size_t i = 0; ready > 0 && i < entries.size(); ++i)
     if (entries[i].revents != 0) calls[i]();
 }
 
 Signals::Signals() {
-  static_assert(kSignals == kGathered.size() + kIgnored.size());
   gathered = make_pipe();
   for (const Descriptor* end : {&gathered.reader, &gathered.writer}) do_not_block(*end);
   gathered_writer = gathered.writer.get();
   struct sigaction action = {};
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  auto before = before_.begin();
   action.sa_handler = gather;
-  for (const int number : kGathered) {
-    ::sigaction(number, &action, &*before);
-    if (number == SIGHUP && before->sa_handler == SIG_IGN) ::sigaction(number, &*before, nullptr);
-    ++before;
-  }
+  for (const int number : kGathered) ::sigaction(number, &action, &before_[number]);
+  const struct sigaction& hangup = before_[SIGHUP];
+  if (hangup.sa_handler == SIG_IGN) ::sigaction(SIGHUP, &hangup, nullptr);
   action.sa_handler = SIG_IGN;
-  for (const int number : kIgnored) ::sigaction(number, &action, &*before++);
+  for (const int number : kIgnored) ::sigaction(number, &action, &before_[number]);
 }
 
 Signals::~Signals() {
-  auto before = before_.begin();
-  for (const int number : kGathered) ::sigaction(number, &*before++, nullptr);
-  for (const int number : kIgnored) ::sigaction(number, &*before++, nullptr);
+  for (const auto& [number, before] : before_) ::sigaction(number, &before, nullptr);
   gathered = {};
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/types.h>
 
-#include <array>
 #include <csignal>
 #include <cstddef>
 #include <functional>
@@ -33,6 +33,9 @@ ssize_t read_some(int descriptor, void* to, std::size_t limit);
 
 /// A shell reports status kSignalBase + N for a process that signal N killed.
 inline constexpr int kSignalBase = 128;
+/// Exit statuses with which a shell reports that a program is not executable, or not found.
+inline constexpr int kCannotExecute = 126;
+inline constexpr int kNotFound = 127;
 
 /// How a process ended.
 struct Exit {
@@ -43,15 +46,9 @@ struct Exit {
   bool good() const { return status == 0 && !connection_lost; }
 };
 
-/// Size of a terminal in characters.
-struct WindowSize {
-  unsigned short columns = 80;
-  unsigned short rows = 24;
-};
-
 /// The terminal that a process gets as its standard input and output.
 struct TerminalPlan {
-  WindowSize size;
+  winsize size;       ///< Size in characters.
   bool echo = false;  ///< True if the terminal echoes its input.
 };
 
@@ -113,7 +110,7 @@ class Watch {
  private:
   std::vector<pollfd> entries_;
   std::vector<std::function<void()>> calls_;
-  std::optional<Clock::time_point> time_;
+  Clock::time_point time_ = Clock::time_point::max();
 };
 
 /// While an object lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH
@@ -136,8 +133,7 @@ class Signals {
   void heed(std::string_view consequence = {});
 
  private:
-  static constexpr int kSignals = 12;
-  std::array<struct sigaction, kSignals> before_ = {};
+  std::map<int, struct sigaction> before_;  ///< The earlier actions, keyed by signal.
 };
 
 }  // namespace mccl::cli

@@ -13,7 +13,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -24,6 +23,7 @@
 #include "base/environment.h"
 #include "base/value_text.h"
 #include "cli/kit/process.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {
@@ -43,12 +43,6 @@ void each_in(const fs::path& folder, std::string_view begin, Visit&& visit) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.path().filename().string().starts_with(begin)) visit(entry.path());
-}
-
-bool has_gpu(const fs::path& devices) {
-  std::error_code unknown;
-  // WSL (Linux under Windows) has the GPU device dxg.
-  return fs::exists(devices / "nvidiactl", unknown) || fs::exists(devices / "dxg", unknown);
 }
 
 constexpr std::string_view kPlain =
@@ -72,11 +66,9 @@ std::string find_program(const std::string& program, const std::string& path,
     const bool whole = program.front() == '/' || directory.empty();
     return is_program(whole ? program : directory + "/" + program) ? program : "";
   }
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find(':', begin), path.size());
-    std::string found = fmt::format("{}/{}", path.substr(begin, end - begin), program);
+  for (const std::string_view folder : cluster::split(path, ':')) {
+    std::string found = fmt::format("{}/{}", folder, program);
     if (is_program(found)) return found;
-    begin = end + 1;
   }
   return {};
 }
@@ -104,34 +96,36 @@ std::string find_python(const std::string& path) {
   return {};
 }
 
-void become_python(const std::string& who, const std::string& module, const std::string& extra,
+void become_python(const std::string& who, const std::string& module,
                    std::vector<std::string> arguments) {
   const auto environment = process_environment();
   const std::string python = find_python(path_of(environment));
   if (python.empty())
     throw Error("this command needs Python 3; install it, or add its folder to PATH");
-  std::vector<std::string> words = {
-      python, "-c",
-      fmt::format(R"(
+  std::vector<std::string> words = {python, "-c",
+                                    fmt::format(R"(
 import sys
 # Python files in the current directory must not replace packages.
 sys.path[:] = [path for path in sys.path if path]
 try:
-    from {module} import main
+    from mccl.{module} import main
 except ModuleNotFoundError as error:
     print(f"{who}: {{sys.executable}} has no module {{error.name}}; install it with: "
-          f"{{sys.executable}} -m pip install 'mccl-engine[{extra}]'", file=sys.stderr)
+          f"{{sys.executable}} -m pip install 'mccl-engine[{module}]'", file=sys.stderr)
     sys.exit(2)
 sys.exit(main())
 )",
-                  fmt::arg("who", who), fmt::arg("module", module), fmt::arg("extra", extra))};
+                                                fmt::arg("who", who), fmt::arg("module", module))};
   std::ranges::move(arguments, std::back_inserter(words));
   execute(python, std::move(words), environment);
   throw Error(fmt::format("cannot run {}: {}", python, std::strerror(errno)));
 }
 
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices) {
-  if (!has_gpu(devices)) return false;
+  std::error_code unknown;
+  // WSL (Linux under Windows) has the GPU device dxg.
+  if (!fs::exists(devices + "/nvidiactl", unknown) && !fs::exists(devices + "/dxg", unknown))
+    return false;
   bool found = false;
   const fs::path prefix = fs::path(python).parent_path().parent_path();
   each_in(prefix, "lib", [&](const fs::path& lib) {
@@ -147,13 +141,7 @@ std::string shell_word(std::string_view word) {
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
     return std::string(word);
   std::string result = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      result += "'\\''";
-    } else {
-      result += c;
-    }
-  }
+  for (const char c : word) result += c == '\'' ? "'\\''" : std::string(1, c);
   return result + "'";
 }
 

@@ -27,12 +27,12 @@ std::filesystem::path this_program();
 /// environment, or else the first python3 or python on `path`. Empty if there is no Python.
 std::string find_python(const std::string& path);
 
-/// Replaces this process with `main()` of a Python module of MCCL, such as "mccl.top", in the
-/// Python of find_python(). If the module needs a package that is missing, Python prints how to
-/// install MCCL's package with the optional dependencies `extra`, and ends with status 2. `who`
-/// begins that message. Throws Error if there is no Python.
+/// Replaces this process with `main()` of mccl.MODULE, in the Python of find_python(). If the
+/// module needs a package that is missing, Python prints how to install MCCL's package with the
+/// optional dependencies of the same name, and ends with status 2. `who` begins that message.
+/// Throws Error if there is no Python.
 [[noreturn]] void become_python(const std::string& who, const std::string& module,
-                                const std::string& extra, std::vector<std::string> arguments);
+                                std::vector<std::string> arguments);
 
 /// True if `python` has a build of MLX for CUDA, and this machine has a GPU for it. Only checks
 /// which files exist, because importing MLX would take longer than starting a job. `devices` is the

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <ctime>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -75,6 +77,14 @@ std::string text_of_seconds(double seconds) {
 
 std::string text_of_rate(double bytes_per_s) {
   return fmt::format("{:.4g} GB/s", bytes_per_s / 1e9);
+}
+
+std::string local_time_text(std::chrono::system_clock::time_point time, const char* format) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts = {};
+  ::localtime_r(&seconds, &parts);
+  std::array<char, 32> text = {};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
 }
 
 std::string number_text(double value) {

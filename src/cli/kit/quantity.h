@@ -2,6 +2,7 @@
 // of rates are decimal.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ std::string text_of_size(std::size_t bytes);
 std::string text_of_seconds(double seconds);
 /// Returns text such as "1.25 GB/s".
 std::string text_of_rate(double bytes_per_s);
+
+/// Formats the local time with conversions of strftime(3), such as "%H:%M:%S".
+std::string local_time_text(std::chrono::system_clock::time_point time, const char* format);
 
 /// Returns text for a column of a table: up to five significant digits, at most three of them after
 /// the decimal point.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <random>
 #include <sstream>
 
@@ -118,11 +119,11 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
   const bool session = role == SshRole::session || role == SshRole::terminal_session;
   add_option(session ? "LogLevel=ERROR" : "LogLevel=INFO");
   words.emplace_back(role == SshRole::terminal_session ? "-tt" : "-T");
-  const std::vector<std::string> destination = destination_words(host, extra);
-  words.insert(words.end(), destination.begin(), destination.end() - 2);
   // ssh uses the first value of an option, so a ConnectTimeout in `extra` overrides this one.
-  add_option(fmt::format("ConnectTimeout={}", connect_timeout.count()));
-  words.insert(words.end(), {"--", host.name, command});
+  std::vector<std::string> options = extra;
+  options.insert(options.end(), {"-o", fmt::format("ConnectTimeout={}", connect_timeout.count())});
+  std::ranges::move(destination_words(host, options), std::back_inserter(words));
+  words.push_back(command);
   return words;
 }
 
@@ -148,16 +149,15 @@ void make_room_for_shells(std::size_t shells) {
                       fmt::format("querying {} hosts in parallel", shells), "query fewer hosts");
 }
 
-bool LoginRetry::tries_again(std::string_view complaint) {
+std::optional<Clock::duration> pause_before_login(int tries, std::string_view complaint) {
   using namespace std::chrono_literals;
+  constexpr int kMostTries = 6;
   constexpr auto kFirstPause = 300ms;
   static std::minstd_rand random{std::random_device{}()};
   const Complaint* known = known_complaint(complaint);
-  if (tries_ >= kMostTries || known == nullptr || known->text != kExchange) return false;
+  if (tries >= kMostTries || known == nullptr || known->text != kExchange) return {};
   const double chance = std::uniform_real_distribution<double>(0.5, 1.5)(random);
-  const auto pause = kFirstPause * (1 << (tries_ - 1)) * chance;
-  next_try_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(pause);
-  return true;
+  return std::chrono::duration_cast<Clock::duration>(kFirstPause * (1 << (tries - 1)) * chance);
 }
 
 bool Logins::begin(const std::vector<std::string>& machines) {

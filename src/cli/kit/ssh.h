@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,26 +54,11 @@ ChildProcess start_shell(const Host& host, const Reaching& reaching);
 /// system refuses.
 void make_room_for_shells(std::size_t shells);
 
-/// Decides when to retry a login that a server dropped because many logins arrived together. The
-/// pauses double and are randomised, so that logins dropped together do not collide again.
-class LoginRetry {
- public:
-  /// True if a login may begin now.
-  bool is_due() const { return Clock::now() >= next_try_; }
-  Clock::time_point next_try() const { return next_try_; }
-  bool has_begun() const { return tries_ > 0; }
-  void begin() { ++tries_; }
-  /// Decides whether to retry a login that failed; `complaint` is ssh's error text. Sets next_try()
-  /// and returns true if the login should be retried.
-  bool tries_again(std::string_view complaint);
-  void give_up() { tries_ = kMostTries; }
-
- private:
-  static constexpr int kMostTries = 6;
-
-  int tries_ = 0;
-  Clock::time_point next_try_ = {};
-};
+/// Decides whether to retry a login that has failed for the `tries`-th time; `complaint` is ssh's
+/// error text. Returns the time before the next try if the server dropped the login, because many
+/// logins arrived together. The times double and are randomised, so that logins dropped together do
+/// not collide again.
+std::optional<Clock::duration> pause_before_login(int tries, std::string_view complaint);
 
 /// Limits the number of logins in progress, because sshd drops some logins if many arrive together
 /// (MaxStartups).
@@ -80,7 +66,7 @@ class Logins {
  public:
   /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins
   /// once ten are in progress.
-  static constexpr int kMost = 8;
+  static constexpr std::size_t kMost = 8;
 
   /// Counts a login at each of these machines and returns true. If one of them has reached the
   /// limit, counts nothing and returns false.
@@ -88,7 +74,7 @@ class Logins {
   void end(const std::vector<std::string>& machines);
 
  private:
-  std::map<std::string, int> under_way_;
+  std::map<std::string, std::size_t> under_way_;
 };
 
 /// Returns the machines that a login involves: the jump hosts and the host itself. `settings` is

@@ -2,22 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
-#include <utility>
 
 #include "base/thread.h"
 #include "base/value_text.h"
 #include "cli/kit/dialogue.h"
+#include "cli/kit/quantity.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
@@ -37,24 +33,15 @@ std::string prefix_of(int rank, int ranks, bool colour) {
 /// Returns the local time, such as "14:03:22.123 ".
 std::string stamp_of_now() {
   const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
-  std::tm parts = {};
-  ::localtime_r(&seconds, &parts);
-  return fmt::format("{:02}:{:02}:{:02}.{:03} ", parts.tm_hour, parts.tm_min, parts.tm_sec,
-                     since.count() % 1000);
+  return fmt::format("{}.{:03} ", local_time_text(now, "%H:%M:%S"), since.count() % 1000);
 }
 
 /// Returns a name that is unique among the jobs of this machine: the time, the process id, and the
 /// number of the restart if there is one.
 std::string name_of_job(int restarts) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  ::localtime_r(&now, &parts);
-  std::array<char, 32> text = {};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &parts);
-  return fmt::format("{}-{}{}", std::string_view(text.data(), length), ::getpid(),
-                     restarts > 0 ? fmt::format("-restart-{}", restarts) : "");
+  return fmt::format("{}-{}{}", local_time_text(std::chrono::system_clock::now(), "%Y%m%d-%H%M%S"),
+                     ::getpid(), restarts > 0 ? fmt::format("-restart-{}", restarts) : "");
 }
 
 /// Removes from `text` the rest of a line whose beginning has already been written, and returns
@@ -162,17 +149,13 @@ int Writer::write_all(const Piece& piece) {
 
 Console::Console(int ranks, const ConsoleOptions& options, int restarts)
     : prefix_(options.prefix), timestamps_(options.timestamps) {
-  one_sink_ = same_file(STDOUT_FILENO, STDERR_FILENO);
-  for (const OutputStream stream : {OutputStream::output, OutputStream::error}) {
-    Sink& sink = sinks_[static_cast<std::size_t>(stream)];
-    sink.descriptor = stream == OutputStream::output ? STDOUT_FILENO : STDERR_FILENO;
-    sink.is_terminal = ::isatty(sink.descriptor) == 1;
-    sink.writer = std::make_shared<Writer>();
-  }
+  sinks_[0] = std::make_shared<Sink>(STDOUT_FILENO);
+  sinks_[1] =
+      same_file(STDOUT_FILENO, STDERR_FILENO) ? sinks_[0] : std::make_shared<Sink>(STDERR_FILENO);
   prefixes_.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     prefixes_[static_cast<std::size_t>(rank)] =
-        prefix_of(rank, ranks, options.colour && sinks_[0].is_terminal);
+        prefix_of(rank, ranks, options.colour && sinks_[0]->is_terminal);
   if (!options.log_folder.empty()) open_files(ranks, options.log_folder, name_of_job(restarts));
 }
 
@@ -217,7 +200,7 @@ void Console::put(int rank, OutputStream stream, std::string_view text) {
   Sink& to = sink(stream);
   const auto index = static_cast<std::size_t>(rank);
   const std::string stamp = timestamps_ ? stamp_of_now() : "";
-  if (!files_.empty()) log(index, *to.writer, stamp, text);
+  if (!files_.empty()) log(index, to.writer, stamp, text);
   const std::string mark = marks(rank, to) ? stamp + prefixes_[index] : stamp;
   const std::pair source{rank, stream};
   std::string shown;
@@ -235,37 +218,32 @@ void Console::put(int rank, OutputStream stream, std::string_view text) {
   }
   to.open.reset();
   if (text.back() != '\n') to.open = source;
-  to.writer->write(to.descriptor, std::move(shown));
+  to.writer.write(to.descriptor, std::move(shown));
 }
 
 void Console::say(std::string text) {
   Sink& to = sink(OutputStream::error);
   if (to.open) text = fmt::format("\n{}", text);
   to.open.reset();
-  to.writer->write(STDERR_FILENO, std::move(text));
+  to.writer.write(STDERR_FILENO, std::move(text));
 }
 
-bool Console::full() const { return sinks_[0].writer->full() || sinks_[1].writer->full(); }
+bool Console::full() const { return sinks_[0]->writer.full() || sinks_[1]->writer.full(); }
 
 void Console::finish() {
-  for (const Sink& sink : sinks_) sink.writer->finish();
+  for (const auto& sink : sinks_) sink->writer.finish();
 }
 
 std::optional<Writer::LostOutput> Console::lost_output() const {
-  const auto first = sinks_[0].writer->lost_output();
-  return first ? first : sinks_[1].writer->lost_output();
+  const auto first = sinks_[0]->writer.lost_output();
+  return first ? first : sinks_[1]->writer.lost_output();
 }
 
 std::string Console::text_of(const Writer::LostOutput& lost) const {
-  return fmt::format("cannot write {}: {}", name_of(lost.descriptor), std::strerror(lost.error));
-}
-
-std::string Console::name_of(int descriptor) const {
-  if (descriptor == STDOUT_FILENO) return "standard output";
-  if (descriptor == STDERR_FILENO) return "standard error";
+  std::string name = lost.descriptor == STDOUT_FILENO ? "standard output" : "standard error";
   for (std::size_t rank = 0; rank < files_.size(); ++rank)
-    if (files_[rank].get() == descriptor) return printable(path_of_file(log_folder_, rank));
-  return "its output";
+    if (files_[rank].get() == lost.descriptor) name = printable(path_of_file(log_folder_, rank));
+  return fmt::format("cannot write {}: {}", name, std::strerror(lost.error));
 }
 
 void Console::say_last(const std::string& text) {
@@ -275,8 +253,8 @@ void Console::say_last(const std::string& text) {
 }
 
 void Console::watch(Watch& watch) const {
-  for (const Sink& sink : sinks_) {
-    const int room = sink.writer->room();
+  for (const auto& sink : sinks_) {
+    const int room = sink->writer.room();
     watch.on(room, POLLIN, [room] {
       std::array<char, 256> bytes;
       while (read_some(room, bytes.data(), bytes.size()) > 0) {
@@ -358,17 +336,12 @@ bool in_the_background() {
   return ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
 }
 
-WindowSize terminal_size() {
-  winsize window = {};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return {};
-  return {window.ws_col, window.ws_row};
-}
-
-void resize(const Descriptor& terminal, WindowSize size) {
-  winsize window = {};
-  window.ws_col = size.columns;
-  window.ws_row = size.rows;
-  ::ioctl(terminal.get(), TIOCSWINSZ, &window);
+winsize terminal_size() {
+  winsize size = {};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size;
+  size.ws_row = 24;
+  size.ws_col = 80;
+  return size;
 }
 
 RawKeys::RawKeys() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <termios.h>
+#include <unistd.h>
 
 #include <array>
 #include <condition_variable>
@@ -118,25 +119,23 @@ class Console {
 
  private:
   struct Sink {
-    int descriptor = -1;
-    bool is_terminal = false;
-    std::shared_ptr<Writer> writer;
+    explicit Sink(int to) : descriptor(to), is_terminal(::isatty(to) == 1) {}
+
+    const int descriptor;
+    const bool is_terminal;
+    Writer writer;
     std::optional<std::pair<int, OutputStream>>
         open;  ///< Rank and stream of the unfinished line, if any.
   };
 
-  Sink& sink(OutputStream stream) {
-    return sinks_[one_sink_ ? 0 : static_cast<std::size_t>(stream)];
-  }
-  const Sink& sink(OutputStream stream) const { return const_cast<Console*>(this)->sink(stream); }
+  Sink& sink(OutputStream stream) const { return *sinks_[static_cast<std::size_t>(stream)]; }
   void open_files(int ranks, const std::string& folder, const std::string& name);
-  std::string name_of(int descriptor) const;
   void log(std::size_t rank, Writer& writer, std::string_view stamp, std::string_view text);
   /// True if lines of this rank get a prefix on this sink.
   bool marks(int rank, const Sink& to);
 
-  std::array<Sink, 2> sinks_;
-  bool one_sink_ = false;  ///< True if standard output and error are the same file.
+  /// Indexed by OutputStream. The same sink twice if standard output and error are the same file.
+  std::array<std::shared_ptr<Sink>, 2> sinks_;
   const Prefix prefix_;
   const bool timestamps_;
   std::optional<int> only_writer_;     ///< Rank that last wrote to a terminal.
@@ -195,8 +194,8 @@ bool at_a_terminal();
 /// True if reading standard input would stop this process, because the terminal belongs to another
 /// job of the shell.
 bool in_the_background();
-WindowSize terminal_size();
-void resize(const Descriptor& terminal, WindowSize size);
+/// Size of the terminal at standard output; 80 columns and 24 rows if it is unknown.
+winsize terminal_size();
 
 /// While a RawKeys object exists, the terminal echoes nothing and passes every key, including
 /// Ctrl-C and Ctrl-D, to the process that reads from it.

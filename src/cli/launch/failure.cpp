@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 
 #include "base/settings.h"
 #include "base/value_text.h"
+#include "cli/kit/quantity.h"
 #include "cli/kit/ssh.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
@@ -27,12 +26,7 @@ constexpr auto kNotable = 3s;
 std::string time_of_day(Clock::time_point time) {
   const auto ago =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
-  const std::time_t then =
-      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - ago);
-  std::tm parts = {};
-  ::localtime_r(&then, &parts);
-  std::array<char, 16> text = {};
-  return {text.data(), std::strftime(text.data(), text.size(), "%H:%M:%S", &parts)};
+  return local_time_text(std::chrono::system_clock::now() - ago, "%H:%M:%S");
 }
 
 constexpr int kLargestSignal = 64;
@@ -63,11 +57,9 @@ bool killed(const Exit& exit) {
 }
 
 const RankFailure& first_cause(const std::vector<RankFailure>& failures) {
-  for (const RankFailure& failure : failures)
-    if (failure.exit.connection_lost) return failure;
-  for (const RankFailure& failure : failures)
-    if (killed(failure.exit)) return failure;
-  return failures.front();
+  return *std::ranges::max_element(failures, {}, [](const RankFailure& failure) {
+    return failure.exit.connection_lost ? 2 : killed(failure.exit) ? 1 : 0;
+  });
 }
 
 std::string text_of(const Exit& exit) {

@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 constexpr auto kBetweenLooks = 10ms;
 /// Time from SIGTERM to SIGKILL for processes left behind by ranks that have ended. reap() has
 /// already sent SIGTERM to the process groups of these ranks.
-constexpr auto kShortGrace = 1s;
+constexpr std::chrono::milliseconds kShortGrace = 1s;
 constexpr pid_t kFinish = 0;
 
 /// Closes all descriptors except `kept`, and connects the standard streams to /dev/null. If the
@@ -61,32 +61,22 @@ std::vector<pid_t> marked_processes(const std::string& folder) {
   return found;
 }
 
-class Leftovers {
- public:
-  Leftovers(std::string folder, std::set<pid_t> groups)
-      : folder_(std::move(folder)), groups_(std::move(groups)) {}
-
-  /// Sends the signal to all groups that still exist and to all marked processes. Returns the
-  /// number of these groups and processes.
-  std::size_t signal(int number) {
-    std::erase_if(groups_, [&](pid_t group) { return ::kill(-group, number) != 0; });
-    const std::vector<pid_t> strays = marked_processes(folder_);
+/// Ends the process groups, and all processes with the mark of the job that has this folder.
+void end_leftovers(const std::string& folder, std::set<pid_t> groups,
+                   std::chrono::milliseconds grace) {
+  // Sends the signal, and returns true if any of these groups and processes still exists.
+  const auto signal = [&](int number) {
+    std::erase_if(groups, [&](pid_t group) { return ::kill(-group, number) != 0; });
+    const std::vector<pid_t> strays = marked_processes(folder);
     for (const pid_t process : strays) ::kill(process, number);
-    return groups_.size() + strays.size();
-  }
-
-  void end(std::chrono::milliseconds grace) {
-    if (signal(SIGTERM) == 0) return;
-    const Clock::time_point limit = Clock::now() + grace;
-    while (signal(0) > 0 && Clock::now() < limit) std::this_thread::sleep_for(kBetweenLooks);
-    while (signal(SIGKILL) > 0 && Clock::now() < limit + grace)
-      std::this_thread::sleep_for(kBetweenLooks);
-  }
-
- private:
-  std::string folder_;
-  std::set<pid_t> groups_;
-};
+    return !groups.empty() || !strays.empty();
+  };
+  if (!signal(SIGTERM)) return;
+  const Clock::time_point limit = Clock::now() + grace;
+  while (signal(0) && Clock::now() < limit) std::this_thread::sleep_for(kBetweenLooks);
+  while (signal(SIGKILL) && Clock::now() < limit + grace)
+    std::this_thread::sleep_for(kBetweenLooks);
+}
 
 [[noreturn]] void guard(const std::string& folder, int pipe, std::chrono::milliseconds grace) {
   ::setsid();
@@ -102,8 +92,7 @@ class Leftovers {
     if (word > 0) groups.insert(word);
     if (word < 0) groups.erase(-word);
   }
-  Leftovers(folder, std::move(groups))
-      .end(finished ? std::chrono::milliseconds(kShortGrace) : grace);
+  end_leftovers(folder, std::move(groups), finished ? kShortGrace : grace);
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   ::_exit(0);

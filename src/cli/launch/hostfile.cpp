@@ -21,8 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostSlots = 4096;
-
 constexpr std::array<std::string_view, 9> kHostKeys = {"ssh", "ips", "rdma", "slots", "python",
                                                        "cwd", "env", "user", "port"};
 constexpr std::array<std::string_view, 4> kFileKeys = {"backend", "envs", "env", "hosts"};
@@ -123,7 +121,7 @@ Host host_at(const ValuePath& place, const json& entry, std::vector<std::string>
   for (const auto& [key, value] : entry.items()) {
     const ValuePath here = place.at(key);
     if (key == "ips") host.addresses = addresses_at(here, value);
-    if (key == "slots") host.slots = integer_at(here, value, 1, kMostSlots);
+    if (key == "slots") host.slots = integer_at(here, value, 1, kMostRanks);
     if (key == "port") host.port = integer_at(here, value, 1, 65535);
     if (key == "python") host.python = text_at(here, value);
     if (key == "cwd") host.directory = text_at(here, value);
@@ -210,7 +208,7 @@ std::string missing_links(const std::vector<Host>& hosts, bool ring) {
 
 int count_of(std::string_view text, const std::string& whole) {
   const auto count = parse_integer(text);
-  if (!count || *count < 1 || *count > kMostSlots) refuse_tasks(whole);
+  if (!count || *count < 1 || *count > kMostRanks) refuse_tasks(whole);
   return static_cast<int>(*count);
 }
 
@@ -304,9 +302,7 @@ void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend 
 
 std::vector<int> expand_tasks_per_node(const std::string& text) {
   std::vector<int> tasks;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view item = std::string_view(text).substr(begin, end - begin);
+  for (const std::string_view item : cluster::split(text, ',')) {
     const std::size_t times = item.find("(x");
     if (times != item.npos && item.back() != ')') refuse_tasks(text);
     const int repeated =
@@ -314,7 +310,6 @@ std::vector<int> expand_tasks_per_node(const std::string& text) {
     tasks.insert(tasks.end(), static_cast<std::size_t>(repeated),
                  count_of(item.substr(0, times), text));
     if (tasks.size() > kMostHosts) refuse_tasks(text);
-    begin = end + 1;
   }
   return tasks;
 }

@@ -57,9 +57,6 @@ bool is_script(const std::string& program) { return program.ends_with(".py"); }
 
 bool is_python(const std::string& program) { return program == "python" || program == "python3"; }
 
-/// True for -m MODULE and for any other flag that Python takes before a program.
-bool is_flag_of_python(const std::string& program) { return program.starts_with('-'); }
-
 const std::string& first_of(const std::string& own, const std::string& common) {
   return own.empty() ? common : own;
 }
@@ -100,7 +97,7 @@ std::string device_of(const RankPlan& rank, bool here, const Variables& inherite
 
 void add_ring(Variables& variables, const Job& job, const std::string& folder) {
   variables["MLX_HOSTFILE"] = folder + "/" + kRingFile;
-  if (job.request.verbose) variables["MLX_RING_VERBOSE"] = std::string("1");
+  if (job.request.verbose) variables["MLX_RING_VERBOSE"] = "1";
 }
 
 /// Sets the variables of MLX's jaccl. Also sets MCCL's own variables for the device table, so that
@@ -112,15 +109,15 @@ void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const s
   variables["MLX_IBV_DEVICES"] = table;
   variables[kDeviceTable] = table;
   if (job.request.backend != Backend::jaccl_ring) return;
-  variables["MLX_JACCL_RING"] = std::string("1");
-  variables[kTableIsRing] = std::string("1");
+  variables["MLX_JACCL_RING"] = "1";
+  variables[kTableIsRing] = "1";
 }
 
 void add_nccl(Variables& variables, const Job& job, const std::string& meeting) {
   variables["MLX_WORLD_SIZE"] = std::to_string(job.size());
   variables["NCCL_HOST_IP"] = meeting;
   variables["NCCL_PORT"] = std::to_string(job.request.nccl_port);
-  if (job.request.verbose) variables["NCCL_DEBUG"] = std::string("INFO");
+  if (job.request.verbose) variables["NCCL_DEBUG"] = "INFO";
 }
 
 /// Sets the variables of the job's backend only. If several backends were set up, MLX would choose
@@ -206,7 +203,7 @@ bool Job::all_here() const { return std::ranges::all_of(hosts, is_here); }
 
 bool runs_under_python(const JobRequest& request) {
   const std::string& program = request.program.front();
-  return is_script(program) || is_python(program) || is_flag_of_python(program);
+  return is_script(program) || is_python(program) || program.starts_with('-');
 }
 
 Job plan_job(const JobRequest& request, std::string key) {
@@ -309,7 +306,7 @@ Variables environment_of(const Job& job, const RankPlan& rank, const Ports& port
   // 0 makes ranks listen on free ports: jobs that run on one machine at the same time must not use
   // the same ports.
   if (job.all_here()) variables.emplace("MCCL_PORT_BASE", "0");
-  if (!inherited.contains("PYTHONUNBUFFERED")) variables["PYTHONUNBUFFERED"] = std::string("1");
+  if (!inherited.contains("PYTHONUNBUFFERED")) variables["PYTHONUNBUFFERED"] = "1";
   for (const auto& [name, value] : job.request.environment) variables[name] = value;
   for (const auto& [name, value] : job.entry_of(rank).environment) variables[name] = value;
   return variables;

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/launch/hostfile.h"
@@ -110,6 +111,8 @@ std::string devices_file(const Job& job);
 /// Variable with the number of earlier starts of a rank, or of all ranks if they start together.
 inline constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
 
+/// The name and the contents of a file in the job's folder.
+using NamedText = std::pair<std::string, std::string>;
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 

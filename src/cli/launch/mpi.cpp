@@ -1,7 +1,6 @@
 #include "cli/launch/mpi.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -13,7 +12,6 @@
 #include "cli/kit/dialogue.h"
 #include "cli/kit/process.h"
 #include "cli/kit/program.h"
-#include "cli/launch/job.h"
 #include "cli/launch/resources.h"
 #include "mccl/error.h"
 
@@ -77,10 +75,7 @@ std::string meeting_of(const Job& job) {
   if (job.all_here()) return "127.0.0.1";
   const Host& first = job.entry_of(job.ranks.front());
   if (!first.addresses.empty()) return first.addresses.front();
-  if (!is_here(first)) return first.name;
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+  return is_here(first) ? name_of_this_machine() : first.name;
 }
 
 std::string hosts_of(const Job& job) {

@@ -55,8 +55,6 @@ std::string check_script(const std::string& token, const std::vector<const RankP
                          const std::string& path, std::chrono::seconds grace,
                          std::chrono::seconds silence);
 
-using NamedText = std::pair<std::string, std::string>;
-
 /// Script that writes the files into the guard's folder and prints "ready", or "full PATH" if there
 /// is no space. After this script, the guard accepts the commands listed at the top of this file.
 std::string files_script(std::span<const NamedText> files);

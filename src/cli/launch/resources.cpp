@@ -6,13 +6,15 @@
 #include <array>
 #include <filesystem>
 #include <limits>
-#include <sstream>
-#include <tuple>
+#include <map>
+#include <numeric>
+#include <utility>
 
 #include "base/cores.h"
 #include "base/first_line.h"
 #include "base/value_text.h"
 #include "cli/kit/file.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 #include "transport/tcp/listener.h"
 
@@ -83,32 +85,36 @@ std::string places_here() {
 /// Groups the processors into units that are not divided between ranks. A unit is a core with all
 /// its threads if there is a core for each rank, else a single processor.
 std::vector<std::vector<int>> units_of(const Processors& processors, std::size_t ranks) {
-  std::vector<std::vector<int>> cores;
-  int last = -1;
-  for (const auto& [processor, core] : processors.allowed) {
-    if (cores.empty() || core != last) cores.emplace_back();
-    cores.back().push_back(processor);
-    last = core;
-  }
-  if (cores.size() >= ranks) return cores;
+  if (processors.cores.size() >= ranks) return processors.cores;
   std::vector<std::vector<int>> alone;
-  for (const auto& place : processors.allowed) alone.push_back({place.first});
+  for (const std::vector<int>& core : processors.cores)
+    for (const int processor : core) alone.push_back({processor});
   return alone;
 }
 
-std::string why_none(BindTo bind_to, const Processors& processors,
+std::string why_none(BindTo bind_to, const Processors& processors, std::size_t units,
                      const std::vector<Variables>& ranks) {
   if (bind_to == BindTo::none) return "--bind-to none";
   if (!processors.why_not.empty()) return processors.why_not;
   for (const Variables& variables : ranks)
     for (const char* name : kOfUser)
       if (variables.contains(name)) return fmt::format("{} is set", name);
-  if (processors.allowed.empty()) return "the host does not report its cores";
-  if (ranks.size() > processors.allowed.size() ||
+  if (processors.cores.empty()) return "the host does not report its cores";
+  if (ranks.size() > units ||
       (processors.quota > 0 && static_cast<double>(ranks.size()) > processors.quota))
     return "there are more ranks than cores";
   if (bind_to == BindTo::share && ranks.size() == 1) return "the only rank may use all cores";
   return {};
+}
+
+/// Number of ports that MLX's ring needs.
+std::size_t ring_ports(const Job& job) {
+  std::size_t ports = 0;
+  for (const RankPlan& rank : job.ranks) {
+    const std::size_t addresses = std::max<std::size_t>(1, job.entry_of(rank).addresses.size());
+    ports += addresses * static_cast<std::size_t>(job.request.connections_per_address);
+  }
+  return ports;
 }
 
 }  // namespace
@@ -118,12 +124,12 @@ std::string_view name_of(BindTo bind_to) { return kNames[static_cast<std::size_t
 std::vector<Binding> bindings_of(BindTo bind_to, const Processors& processors,
                                  const std::vector<Variables>& ranks) {
   std::vector<Binding> bindings(ranks.size());
-  const std::string why_not = why_none(bind_to, processors, ranks);
+  const std::vector<std::vector<int>> units = units_of(processors, ranks.size());
+  const std::string why_not = why_none(bind_to, processors, units.size(), ranks);
   if (!why_not.empty()) {
     for (Binding& binding : bindings) binding.why_not = why_not;
     return bindings;
   }
-  const std::vector<std::vector<int>> units = units_of(processors, ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const bool share = bind_to == BindTo::share;
     const std::size_t first = share ? rank * units.size() / ranks.size() : rank;
@@ -142,35 +148,24 @@ std::string list_of(const std::vector<int>& processors) {
 }
 
 Processors processors_of(std::string_view list, std::string_view places) {
-  std::map<int, std::pair<std::int64_t, std::int64_t>> place_of;
-  std::istringstream words{std::string(places)};
-  for (std::string word; words >> word;) {
-    const std::size_t first = word.find(':');
-    const std::size_t second = word.find(':', first + 1);
-    if (first == word.npos || second == word.npos) continue;
-    const auto processor = parse_integer(word.substr(0, first));
-    const auto socket = parse_integer(word.substr(first + 1, second - first - 1));
-    const auto core = parse_integer(word.substr(second + 1));
-    if (processor && socket && core) place_of[static_cast<int>(*processor)] = {*socket, *core};
+  using Place = std::pair<std::int64_t, std::int64_t>;  // The numbers of a socket and of a core.
+  std::map<std::int64_t, Place> place_of;
+  for (const std::string_view word : cluster::words_of(places)) {
+    const auto parts = cluster::split(word, ':');
+    if (parts.size() != 3) continue;
+    const auto processor = parse_integer(parts[0]);
+    const auto socket = parse_integer(parts[1]);
+    const auto core = parse_integer(parts[2]);
+    if (processor && socket && core) place_of[*processor] = {*socket, *core};
   }
-  std::vector<std::tuple<std::int64_t, std::int64_t, int>> ordered;
+  std::map<Place, std::vector<int>> cores;
   for (const int processor : parse_list(list)) {
-    const auto found = place_of.find(processor);
     // A processor whose core is unknown counts as a core of its own.
-    const auto place = found == place_of.end() ? std::pair<std::int64_t, std::int64_t>(0, processor)
-                                               : found->second;
-    ordered.emplace_back(place.first, place.second, processor);
+    const Place& place = place_of.try_emplace(processor, 0, processor).first->second;
+    cores[place].push_back(processor);
   }
-  std::ranges::sort(ordered);
   Processors processors;
-  int core = -1;
-  for (std::size_t i = 0; i < ordered.size(); ++i) {
-    const auto& [socket, number, processor] = ordered[i];
-    const bool same =
-        i > 0 && std::get<0>(ordered[i - 1]) == socket && std::get<1>(ordered[i - 1]) == number;
-    if (!same) ++core;
-    processors.allowed.emplace_back(processor, core);
-  }
+  for (auto& [place, core] : cores) processors.cores.push_back(std::move(core));
   return processors;
 }
 
@@ -197,15 +192,6 @@ std::vector<std::uint16_t> free_ports(std::size_t count) {
   return ports;
 }
 
-std::size_t ring_ports(const Job& job) {
-  std::size_t ports = 0;
-  for (const RankPlan& rank : job.ranks) {
-    const std::size_t addresses = std::max<std::size_t>(1, job.entry_of(rank).addresses.size());
-    ports += addresses * static_cast<std::size_t>(job.request.connections_per_address);
-  }
-  return ports;
-}
-
 Ports ports_from(const Job& job, int first) {
   const std::size_t needed = ring_ports(job);
   if (first < 3 || static_cast<std::size_t>(first) + needed > kLargestPort + 1) {
@@ -216,9 +202,8 @@ Ports ports_from(const Job& job, int first) {
   }
   Ports ports{.root = static_cast<std::uint16_t>(first - 2),
               .master = static_cast<std::uint16_t>(first - 1),
-              .ring = {}};
-  for (std::size_t i = 0; i < needed; ++i)
-    ports.ring.push_back(static_cast<std::uint16_t>(static_cast<std::size_t>(first) + i));
+              .ring = std::vector<std::uint16_t>(needed)};
+  std::iota(ports.ring.begin(), ports.ring.end(), static_cast<std::uint16_t>(first));
   return ports;
 }
 
@@ -243,9 +228,10 @@ Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
                                [&](const ReachedHost& at) { return at.taken.contains(port); });
   };
   constexpr int kBlocks = 64;
+  const auto needed = static_cast<int>(ring_ports(job));
   for (int block = 0; block < kBlocks; ++block) {
-    const int first = kUsualPort + block * static_cast<int>(2 + ring_ports(job));
-    if (first + static_cast<int>(ring_ports(job)) > kLargestPort) break;
+    const int first = kUsualPort + block * (2 + needed);
+    if (first + needed > kLargestPort) break;
     Ports ports = ports_from(job, first);
     if (!is_taken(ports.root) && !is_taken(ports.master) &&
         std::ranges::none_of(ports.ring, is_taken))

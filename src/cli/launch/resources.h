@@ -24,10 +24,9 @@ std::string_view name_of(BindTo bind_to);
 /// The processors of a host. Each hardware thread of a core is one processor, numbered by the
 /// kernel.
 struct Processors {
-  /// The numbers of the processor and of its core, for each processor that the job may use. Threads
-  /// of a core are adjacent, and so are cores of a socket. Threads of the same core have the same
-  /// core number.
-  std::vector<std::pair<int, int>> allowed;
+  /// For each core that the job may use, the processors of it that the job may use. Cores of a
+  /// socket are adjacent.
+  std::vector<std::vector<int>> cores;
   double quota = 0;  ///< CPU time that the job's control group may use, in processors; 0: no limit.
   /// The reason why ranks cannot be bound on this host; empty if they can.
   std::string why_not = {};
@@ -63,8 +62,6 @@ std::vector<ReachedHost> expected_places(const Job& job);
 Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
                    std::span<const ReachedHost> places);
 
-/// Number of ports that MLX's ring needs.
-std::size_t ring_ports(const Job& job);
 /// Returns consecutive ports from `first` - 2 up: root, master, and the ports of MLX's ring. Throws
 /// InvalidArgument if a port is outside the range from 1 to 65535.
 Ports ports_from(const Job& job, int first);

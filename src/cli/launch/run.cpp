@@ -12,10 +12,7 @@
 #include "base/value_text.h"
 #include "cli/command.h"
 #include "cli/kit/program.h"
-#include "cli/launch/console.h"
 #include "cli/launch/guardian.h"
-#include "cli/launch/job.h"
-#include "cli/launch/restarts.h"
 #include "cli/launch/running_rank.h"
 #include "cli/launch/store_ways.h"
 #include "mccl/error.h"
@@ -29,6 +26,7 @@ constexpr int kTimedOut = 124;
 /// Delay between the first failure and the end of the job. Meanwhile, failures of other ranks that
 /// have the same cause are collected.
 constexpr auto kSettling = 100ms;
+constexpr auto kBetweenRestarts = 1s;
 
 /// Number of open files for each child process (a rank or an ssh connection): its three streams.
 constexpr std::size_t kFilesOfProcess = 3;
@@ -38,29 +36,24 @@ constexpr std::size_t kOtherFiles = 64;
 /// Returns the maximum number of files that the launcher itself has open at a time.
 std::size_t files_for(const Job& job, const ConsoleOptions& console) {
   const auto ranks = static_cast<std::size_t>(job.size());
-  std::size_t processes = ranks;
-  for (std::size_t host = 0; host < job.hosts.size(); ++host)
-    processes += connections_for(job.ranks_on(host).size());
-  return kFilesOfProcess * processes + (console.log_folder.empty() ? 0 : ranks) + kOtherFiles;
+  return kFilesOfProcess * (ranks + connections_of(job)) +
+         (console.log_folder.empty() ? 0 : ranks) + kOtherFiles;
 }
 
 class JobRun {
  public:
-  JobRun(const Job& job, const RunOptions& options, std::optional<Clock::time_point> time_limit)
+  JobRun(const Job& job, const RunOptions& options, Clock::time_point time_limit)
       : job_(job),
         options_(options),
         guardian_(options.grace),
         console_(job.size(), options.console, job.restarts),
         input_(static_cast<std::size_t>(job.size())),
-        restarts_(options, job.size()) {
-    for (std::size_t host = 0; host < job.hosts.size(); ++host) {
-      if (is_here(job.hosts[host])) {
-        hosts_.push_back(make_local_host(job, host, options, *guardian_));
-      } else {
-        hosts_.push_back(make_ssh_host(job, host, options, *guardian_, logins_));
-      }
-    }
-    time_limit_ = time_limit;
+        restarts_(static_cast<std::size_t>(job.size())),
+        time_limit_(time_limit) {
+    for (std::size_t host = 0; host < job.hosts.size(); ++host)
+      hosts_.push_back(is_here(job.hosts[host])
+                           ? make_local_host(job, host, options, *guardian_)
+                           : make_ssh_host(job, host, options, *guardian_, logins_));
     for (int rank = 0; rank < job.size(); ++rank)
       if (options.inherits_streams || options.input_rank.value_or(rank) != rank)
         input_.leave(static_cast<std::size_t>(rank));
@@ -82,19 +75,18 @@ class JobRun {
   }
 
  private:
-  /// Throws an Error if any host cannot be used. The message lists all such hosts.
-  void refuse_faults() {
-    std::string faults;
-    for (const auto& host : hosts_) {
-      const std::string fault = stopped() ? "" : host->fault();
-      if (!fault.empty()) faults += fmt::format("\n  {}: {}", text_of(host->host()), fault);
-    }
-    if (faults.empty()) return;
-    finish_hosts();
-    throw Error("nothing was started:" + faults);
-  }
+  /// How far the launcher has ended the job: after the first failure, it waits for kSettling, then
+  /// sends SIGTERM, and SIGKILL after the grace time.
+  enum class Ending { no, settling, terminated, killed };
 
-  /// Print a message of the launcher; say_if_verbose() does so only if --verbose was given.
+  /// The restarts of one rank (--restart failed).
+  struct RankRestarts {
+    int count = 0;
+    /// Time before which the rank must not start again, so that a rank that fails at once does not
+    /// use up its restarts within moments. The first restart need not wait.
+    Clock::time_point due = {};
+  };
+
   void say(const std::string& what) {
     console_.say(fmt::format("{}: {}\n", options_.command, what));
   }
@@ -103,11 +95,19 @@ class JobRun {
     if (job_.request.verbose) say(what);
   }
 
+  /// Waits until `done` returns true for all hosts. Throws Error if any host cannot be used. The
+  /// message lists all such hosts.
   void wait_for_hosts(bool (RunningHost::*done)() const) {
     while (!stopped() &&
            !std::ranges::all_of(hosts_, [&](const auto& host) { return (host.get()->*done)(); }))
       step();
-    refuse_faults();
+    std::string faults;
+    for (const auto& host : hosts_)
+      if (const std::string fault = host->fault(); !stopped() && !fault.empty())
+        faults += fmt::format("\n  {}: {}", text_of(host->host()), fault);
+    if (faults.empty()) return;
+    finish_hosts();
+    throw Error("nothing was started:" + faults);
   }
 
   void prepare_hosts() {
@@ -120,14 +120,15 @@ class JobRun {
         std::ranges::find_if(reached, [](const ReachedHost& r) { return !r.launcher.empty(); });
     for (std::size_t host = 0; other != reached.end() && host < hosts_.size(); ++host)
       if (is_here(job_.hosts[host])) reached[host].address = other->launcher;
-    for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    for (std::size_t host = 0; host < hosts_.size(); ++host)
       say_if_verbose(fmt::format("{} is ready at {}; the job's files are in {}",
                                  text_of(job_.hosts[host]), reached[host].address,
                                  printable(reached[host].folder)));
-    }
     const Ports ports = choose_ports(job_, options_.starting_port, reached);
     find_store_ways(reached, ports);
-    const Files files{ring_file(job_, ports, reached), devices_file(job_)};
+    std::vector<NamedText> files = {{kRingFile, ring_file(job_, ports, reached)}};
+    const std::string devices = devices_file(job_);
+    if (!devices.empty()) files.emplace_back(kDevicesFile, devices);
     for (const auto& host : hosts_) {
       std::vector<Variables> variables;
       for (const RankPlan* rank : host->ranks())
@@ -144,12 +145,10 @@ class JobRun {
     while (!stopped() && !store_ways_->done()) step();
     store_ways_->enter(reached);
     for (const std::string& complaint : store_ways_->complaints()) say(complaint);
-    for (std::size_t host = 0; host < hosts_.size(); ++host) {
-      const StorePlace& place = reached[host].store;
-      if (!place.address.empty())
+    for (std::size_t host = 0; host < hosts_.size(); ++host)
+      if (const StorePlace& place = reached[host].store; !place.address.empty())
         say_if_verbose(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
                                    with_port(place.address, place.port)));
-    }
   }
 
   void start_ranks() {
@@ -193,10 +192,15 @@ class JobRun {
     raw_keys_.reset();
   }
 
-  /// True if the rank failed, and is to start again alone.
+  /// True if the rank failed, and is to start again alone. A rank whose host was lost may not start
+  /// again, nor one whose program could not be started.
   bool may_start_again(const RunningRank& rank) const {
-    const bool is_ending = stopped() || terminate_at_ || kill_at_ || killed_ || !failures_.empty();
-    return !is_ending && rank.exit() && restarts_.allows(rank.rank(), *rank.exit());
+    const bool is_ending = stopped() || ending_ != Ending::no || !failures_.empty();
+    if (is_ending || !options_.restarts_failed_only || !rank.exit() || rank.exit()->good())
+      return false;
+    const int status = rank.exit()->status;
+    return !rank.exit()->connection_lost && status != kCannotExecute && status != kNotFound &&
+           restarts_[static_cast<std::size_t>(rank.rank())].count < options_.max_restarts;
   }
 
   /// Starts ranks again that have failed and whose output has been read. Returns true if a rank was
@@ -206,7 +210,7 @@ class JobRun {
     for (const std::unique_ptr<RunningRank>& rank : ranks_) {
       if (!rank->finished() || !may_start_again(*rank)) continue;
       is_any = true;
-      const Clock::time_point due = restarts_.due(rank->rank());
+      const Clock::time_point due = restarts_[static_cast<std::size_t>(rank->rank())].due;
       due <= Clock::now() ? start_again(rank->rank()) : watch_.at(due);
     }
     return is_any;
@@ -214,16 +218,17 @@ class JobRun {
 
   /// The rank gets no input, because its predecessor may have read a part of it, and no terminal.
   void start_again(int number) {
-    const RankPlan& plan = job_.ranks[static_cast<std::size_t>(number)];
-    std::unique_ptr<RunningRank>& rank = ranks_[static_cast<std::size_t>(number)];
+    const auto index = static_cast<std::size_t>(number);
+    const RankPlan& plan = job_.ranks[index];
+    std::unique_ptr<RunningRank>& rank = ranks_[index];
     rank->close(console_);
-    const std::string failure =
-        text_of({number, text_of(job_.hosts[plan.host]), *rank->exit()}, job_.size());
-    const int restarts = restarts_.add(number);
-    say(fmt::format("{}; it starts again, restart {} of {}", failure, restarts,
-                    options_.max_restarts));
+    restarts_[index].due = Clock::now() + kBetweenRestarts;
+    const int restarts = ++restarts_[index].count;
+    say(fmt::format("{}; it starts again, restart {} of {}",
+                    text_of({number, text_of(job_.hosts[plan.host]), *rank->exit()}, job_.size()),
+                    restarts, options_.max_restarts));
     if (options_.input_rank.value_or(number) == number) raw_keys_.reset();
-    input_.leave(static_cast<std::size_t>(number));
+    input_.leave(index);
     RunningHost& host = *hosts_[plan.host];
     replaced_.push_back(std::exchange(
         rank, std::make_unique<RunningRank>(plan, host, host.start(plan, restarts, {}), false)));
@@ -273,8 +278,8 @@ class JobRun {
     console_.watch(watch_);
     if (store_ways_) store_ways_->watch(watch_);
     for (const auto& host : hosts_) host->watch(watch_);
-    for (const auto& time : {time_limit_, terminate_at_, kill_at_})
-      if (time) watch_.at(*time);
+    watch_.at(next_ending_);
+    if (!timed_out_) watch_.at(time_limit_);
     watch_.wait();
     if (std::ranges::any_of(ranks_, [](const auto& rank) { return rank->has_announced_end(); }))
       collect();
@@ -282,8 +287,7 @@ class JobRun {
       output_lost_ = true;
       terminate();
     }
-    if (time_limit_ && Clock::now() >= *time_limit_) {
-      time_limit_.reset();
+    if (!timed_out_ && Clock::now() >= time_limit_) {
       timed_out_ = true;
       terminate();
     }
@@ -312,30 +316,32 @@ class JobRun {
     std::erase_if(replaced_, [](const auto& rank) { return rank->collect_rest(); });
     for (const auto& rank : ranks_) {
       // A rank that exits after the launcher has begun to end the job does not count as failed.
-      const bool ending = kill_at_ || killed_;
-      if (!rank->collect() || rank->exit()->good() || ending || may_start_again(*rank)) continue;
+      if (!rank->collect() || rank->exit()->good() || ending_ >= Ending::terminated ||
+          may_start_again(*rank))
+        continue;
       failures_.push_back({rank->rank(), text_of(job_.hosts[rank->host()]), *rank->exit()});
     }
   }
 
   void move_towards_the_end() {
-    const Clock::time_point now = Clock::now();
-    if (!failures_.empty() && !terminate_at_ && !kill_at_ && !killed_)
-      terminate_at_ = now + kSettling;
-    if (terminate_at_ && now >= *terminate_at_) terminate();
-    if (kill_at_ && now >= *kill_at_) kill();
+    if (!failures_.empty() && ending_ == Ending::no) {
+      ending_ = Ending::settling;
+      next_ending_ = Clock::now() + kSettling;
+    }
+    if (Clock::now() < next_ending_) return;
+    ending_ == Ending::settling ? terminate() : kill();
   }
 
   void terminate() {
-    terminate_at_.reset();
-    if (kill_at_ || killed_) return;
+    if (ending_ >= Ending::terminated) return;
+    ending_ = Ending::terminated;
+    next_ending_ = Clock::now() + options_.grace;
     for (const auto& host : hosts_) host->signal(SIGTERM);
-    kill_at_ = Clock::now() + options_.grace;
   }
 
   void kill() {
-    kill_at_.reset();
-    killed_ = true;
+    ending_ = Ending::killed;
+    next_ending_ = Clock::time_point::max();
     for (const auto& host : hosts_) host->signal(SIGKILL);
   }
 
@@ -355,7 +361,7 @@ class JobRun {
   std::optional<RawKeys> raw_keys_;
   Input input_;
   std::vector<std::unique_ptr<RunningRank>> ranks_;  ///< Indexed by rank.
-  Restarts restarts_;
+  std::vector<RankRestarts> restarts_;               ///< Indexed by rank.
   /// Failed ranks that have been started again, until their processes have been reaped.
   std::vector<std::unique_ptr<RunningRank>> replaced_;
   Watch watch_;
@@ -364,10 +370,10 @@ class JobRun {
   int stop_signal_ = 0;
   bool timed_out_ = false;
   bool output_lost_ = false;
-  std::optional<Clock::time_point> time_limit_;
-  std::optional<Clock::time_point> terminate_at_;
-  std::optional<Clock::time_point> kill_at_;
-  bool killed_ = false;
+  const Clock::time_point time_limit_;
+  Ending ending_ = Ending::no;
+  /// Time at which the ranks get the next signal; time_point::max() if they get none.
+  Clock::time_point next_ending_ = Clock::time_point::max();
 };
 
 }  // namespace
@@ -376,11 +382,11 @@ Ended run(const Job& job, const RunOptions& options) {
   make_room_for_files(files_for(job, options.console), fmt::format("a job of {} ranks", job.size()),
                       "start fewer ranks");
   Job next = job;
-  std::optional<Clock::time_point> time_limit;
-  if (options.timeout) time_limit = Clock::now() + *options.timeout;
+  const Clock::time_point time_limit =
+      options.timeout ? Clock::now() + *options.timeout : Clock::time_point::max();
   for (;;) {
     const Ended ended = JobRun(next, options, time_limit).run();
-    const bool is_late = time_limit && Clock::now() >= *time_limit;
+    const bool is_late = Clock::now() >= time_limit;
     const int allowed = options.restarts_failed_only ? 0 : options.max_restarts;
     if (!ended.by_rank || is_late || next.restarts == allowed) return ended;
     ++next.restarts;

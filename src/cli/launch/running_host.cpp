@@ -20,14 +20,10 @@ namespace {
 
 constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
 
-bool is_folder(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::is_directory(path, unknown);
-}
-
 /// Returns the reason why the rank cannot be started; empty if it can.
 std::string fault_of(const RankPlan& rank, const std::string& path) {
-  if (!rank.directory.empty() && !is_folder(rank.directory)) {
+  std::error_code unknown;
+  if (!rank.directory.empty() && !std::filesystem::is_directory(rank.directory, unknown)) {
     return fmt::format("there is no directory {} on this machine; give another with --cwd",
                        in_quotes(rank.directory));
   }
@@ -88,10 +84,9 @@ class LocalHost final : public RunningHost {
   std::optional<ChildProcess> request_forward(const std::string&, const std::string&) override {
     return {};
   }
-  void prepare(const Files& files, const std::vector<Variables>& variables) override {
-    write_secret(guardian_.folder() + "/" + kRingFile, files.ring);
-    if (!files.devices.empty())
-      write_secret(guardian_.folder() + "/" + kDevicesFile, files.devices);
+  void prepare(const std::vector<NamedText>& files,
+               const std::vector<Variables>& variables) override {
+    for (const auto& [name, text] : files) write_secret(guardian_.folder() + "/" + name, text);
     std::vector<Variables> environments = variables;
     for (Variables& environment : environments)
       environment.insert(inherited_.begin(), inherited_.end());

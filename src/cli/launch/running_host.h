@@ -16,12 +16,6 @@
 
 namespace mccl::cli::launch {
 
-/// Contents of kRingFile and kDevicesFile, which are the same for all ranks.
-struct Files {
-  std::string ring;
-  std::string devices;  ///< Empty: kDevicesFile is not written.
-};
-
 /// A machine on which ranks of the job run. The functions must be called in the order of their
 /// declaration; watch() and collect() are called repeatedly. Long operations continue while the
 /// caller waits in a Watch.
@@ -68,9 +62,10 @@ class RunningHost {
   virtual std::optional<ChildProcess> request_forward(const std::string& flag,
                                                       const std::string& from_and_to) = 0;
 
-  /// Begins to write the files that the ranks read into the job's folder on the host. `variables`
+  /// Begins to write `files`, which all ranks read, into the job's folder on the host. `variables`
   /// holds the environment of each rank, in the order of ranks().
-  virtual void prepare(const Files& files, const std::vector<Variables>& variables) = 0;
+  virtual void prepare(const std::vector<NamedText>& files,
+                       const std::vector<Variables>& variables) = 0;
   virtual bool prepared() const = 0;
   /// The processors to which the rank is bound. Valid once prepare() has been called.
   const Binding& binding_of(const RankPlan& rank) const { return bindings_.at(rank.rank); }
@@ -125,8 +120,8 @@ std::vector<std::string> texts_of_unused_mccl(const RunningHosts& hosts, bool fa
 std::vector<std::string> add_lost_hosts(const RunningHosts& hosts, const Job& job,
                                         std::vector<RankFailure>& failures);
 
-/// Number of ssh connections that `ranks` ranks on one host need.
-std::size_t connections_for(std::size_t ranks);
+/// Number of connections that all hosts of the job need, if all of them are reached by ssh.
+std::size_t connections_of(const Job& job);
 
 std::unique_ptr<RunningHost> make_local_host(const Job& job, std::size_t host,
                                              const RunOptions& options, Guardian& guardian);

@@ -110,8 +110,8 @@ class RunningRank {
   std::size_t host() const { return rank_->host; }
   /// How the rank ended; empty while it runs.
   const std::optional<Exit>& exit() const { return exit_; }
-  void resize(WindowSize size) {
-    if (process_.has_terminal && process_.input.get() >= 0) launch::resize(process_.input, size);
+  void resize(const winsize& size) {
+    if (process_.has_terminal && process_.input) ::ioctl(process_.input.get(), TIOCSWINSZ, &size);
   }
 
  private:

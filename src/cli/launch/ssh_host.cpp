@@ -29,18 +29,9 @@ constexpr std::pair<int, const char*> kWords[] = {{SIGUSR1, "usr1\n"},
                                                   {SIGKILL, "kill\n"},
                                                   {SIGTERM, "term\n"}};
 
-/// True if the job has more connections than may log in at one machine at a time.
-bool is_crowded(const Job& job) {
-  std::size_t connections = 0;
-  for (std::size_t host = 0; host < job.hosts.size(); ++host)
-    connections += connections_for(job.ranks_on(host).size());
-  return connections > static_cast<std::size_t>(Logins::kMost);
-}
-
-/// Returns the PATH that the job sets for the ranks of the host. Empty if it sets none.
-std::string path_for(const Job& job, std::size_t host) {
-  const Host& first = job.entry_of(*job.ranks_on(host).front());
-  return path_of(first.environment, path_of(job.request.environment));
+/// Number of ssh connections that `ranks` ranks on one host need.
+std::size_t connections_for(std::size_t ranks) {
+  return std::max<std::size_t>(1, (ranks + kRanksOfConnection - 1) / kRanksOfConnection);
 }
 
 /// Another machine. Each rank is a session of ssh. Up to eight ranks share a connection, because
@@ -53,11 +44,12 @@ class SshHost final : public RunningHost {
       : RunningHost(job, host, options, guardian),
         number_(host),
         logins_(logins),
-        path_(path_for(job, host)),
+        path_(path_of(job.entry_of(*ranks_.front()).environment, path_of(job.request.environment))),
         token_("mccl-" + rendezvous::make_random_name(16)),
         limit_(Clock::now() + std::chrono::seconds(options.patience)),
         contact_(host_, options.silence) {
-    if (is_crowded(job)) {
+    // If more connections log in than one machine accepts at a time, jump hosts count, too.
+    if (connections_of(job) > Logins::kMost) {
       std::vector<std::string> words = destination_words(host_, options_.ssh_arguments);
       words.insert(words.begin(), {"ssh", "-G"});
       route_.emplace([this, words] { return run_ssh(words); },
@@ -127,9 +119,9 @@ class SshHost final : public RunningHost {
     return run_ssh(words);
   }
 
-  void prepare(const Files& files, const std::vector<Variables>& variables) override {
-    std::vector<NamedText> texts = {{kRingFile, files.ring}};
-    if (!files.devices.empty()) texts.emplace_back(kDevicesFile, files.devices);
+  void prepare(const std::vector<NamedText>& files,
+               const std::vector<Variables>& variables) override {
+    std::vector<NamedText> texts = files;
     Processors& processors = report_.processors;
     if (report_.taskset.empty())
       processors.why_not = "the host has no program \"taskset\", or does not run Linux";
@@ -188,8 +180,7 @@ class SshHost final : public RunningHost {
     if (!ends_ranks && !guard().answered)
       return;  // The host runs nothing yet that could receive the signal.
     if (!guard().session.ended()) {
-      const auto word = std::ranges::find(kWords, number, &std::pair<int, const char*>::first);
-      send_to_guard(word == std::end(kWords) ? "term\n" : word->second);
+      send_to_guard(std::ranges::find(kWords, number, &std::pair<int, const char*>::first)->second);
     } else if (ends_ranks) {
       for (const auto& [session, connection] : sessions_) ::kill(session, number);
     }
@@ -378,8 +369,11 @@ class SshHost final : public RunningHost {
 
 }  // namespace
 
-std::size_t connections_for(std::size_t ranks) {
-  return std::max<std::size_t>(1, (ranks + kRanksOfConnection - 1) / kRanksOfConnection);
+std::size_t connections_of(const Job& job) {
+  std::size_t connections = 0;
+  for (std::size_t host = 0; host < job.hosts.size(); ++host)
+    connections += connections_for(job.ranks_on(host).size());
+  return connections;
 }
 
 std::unique_ptr<RunningHost> make_ssh_host(const Job& job, std::size_t host,

@@ -25,21 +25,18 @@ namespace mccl::cli::launch {
 
 class StoreWays {
  public:
-  using Hosts = std::vector<std::unique_ptr<RunningHost>>;
-
   /// Starts a forwarder on each host that has mccl, except on rank 0's host. The forwarder first
   /// looks for an address at which rank 0's host answers. All hosts must have been checked, and no
   /// host may have been prepared. `folder` is the job's folder on this machine.
-  StoreWays(const Job& job, const Hosts& hosts, const std::vector<ReachedHost>& reached,
+  StoreWays(const Job& job, const RunningHosts& hosts, const std::vector<ReachedHost>& reached,
             std::uint16_t port, const std::string& folder)
       : job_(job),
         hosts_(hosts),
         port_(port),
         first_(job.ranks.front().host),
         limit_(Clock::now() + kForAnswers) {
-    const bool first_is_here = is_here(job.hosts[first_]);
-    here_ = first_is_here ? fmt::format("127.0.0.1:{}", port) : folder + "/store";
-    led_here_ = first_is_here;
+    led_here_ = is_here(job.hosts[first_]);
+    here_ = led_here_ ? fmt::format("127.0.0.1:{}", port) : folder + "/store";
     for (const ReachedHost& host : reached) folders_.push_back(host.folder);
     // The addresses of rank 0's host: those of the hostfile, and the one at which ssh reached it.
     std::vector<std::string> addresses = job.entry_of(job.ranks.front()).addresses;
@@ -182,7 +179,7 @@ class StoreWays {
   std::string socket_on(std::size_t host) const { return folders_[host] + "/store"; }
 
   const Job& job_;
-  const Hosts& hosts_;
+  const RunningHosts& hosts_;
   const std::uint16_t port_;
   const std::size_t first_;           ///< Index of rank 0's host.
   std::vector<std::string> folders_;  ///< Job folders, indexed by host.

@@ -11,7 +11,6 @@
 #include "cli/kit/quantity.h"
 #include "cli/plan/facts.h"
 #include "mccl/config.h"
-#include "schedule/choose.h"
 #include "schedule/layout.h"
 
 namespace mccl::cli::plan {

@@ -11,7 +11,6 @@
 #include "cli/bench/report.h"
 #include "cli/flags.h"
 #include "cli/kit/quantity.h"
-#include "cli/plan/answer.h"
 #include "cli/plan/facts.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
@@ -81,11 +80,6 @@ MeasuredRow row_of(const json& object, int ranks, const std::string& where) {
   return row;
 }
 
-std::optional<schedule::Algorithm> forced_of(const std::string& name, const std::string& where) {
-  if (name == "auto") return {};
-  return kind_of<schedule::Algorithm>(where + ": algorithm", name, schedule::kAlgorithmCount);
-}
-
 }  // namespace
 
 MeasuredRun parse_run(const std::string& content, const std::string& origin) {
@@ -96,7 +90,9 @@ MeasuredRun parse_run(const std::string& content, const std::string& origin) {
   if (run.ranks == 0) refuse(where, "ranks", "1 or more");
   run.transport = text(whole, "transport", where);
   run.facts = facts_of_json(member(whole, "costs", where), run.ranks);
-  run.facts.forced = forced_of(text(whole, "algorithm", where), where);
+  if (const std::string name = text(whole, "algorithm", where); name != "auto")
+    run.facts.forced =
+        kind_of<schedule::Algorithm>(where + ": algorithm", name, schedule::kAlgorithmCount);
   const json& rows = member(whole, "rows", where);
   if (!rows.is_array()) refuse(where, "rows", "a list");
   for (std::size_t i = 0; i < rows.size(); ++i) {

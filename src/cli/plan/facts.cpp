@@ -9,7 +9,6 @@
 #include <numeric>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "base/nearest.h"
 #include "base/value_text.h"
@@ -20,7 +19,6 @@
 #include "mccl/config.h"
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
-#include "schedule/choose.h"
 
 namespace mccl::cli::plan {
 namespace {

@@ -11,9 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include <vector>
 
-#include "base/clock.h"
 #include "base/no_signal.h"
 #include "base/thread.h"
 #include "base/would_block.h"
@@ -44,7 +42,6 @@ constexpr const char* kGreeting = "mccl ";
 constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
-constexpr std::size_t kLongestDialerLine = 200;
 /// Maximum number of entries in `conversations_`; further connections are closed. Few are needed,
 /// because each host takes part in one measurement at a time.
 constexpr std::size_t kMostConversations = 64;
@@ -117,11 +114,8 @@ class Stream {
     return {};
   }
 
-  void end_writing() { ::shutdown(socket_.descriptor(), SHUT_WR); }
-
-  /// Shuts down both directions of the connection. Also wakes a thread that blocks in read() or
-  /// write().
-  void shut() { ::shutdown(socket_.descriptor(), SHUT_RDWR); }
+  /// Calls shutdown(2). Also wakes a thread that blocks in read() or write().
+  void shut(int how) { ::shutdown(socket_.descriptor(), how); }
 
   /// True if the last read() timed out.
   bool timed_out() const { return timed_out_; }
@@ -134,50 +128,46 @@ class Stream {
 
 namespace {
 
-/// Result of connect(). On failure, `stream` is empty and `error` is the errno.
-struct Connected {
-  std::optional<Stream> stream;
-  int error = 0;
-};
-
-/// Connects from the address `source`, or from any address if `source` is null.
-Connected connect(const Address& to, const Address* source) {
-  Connected result;
-  Socket socket = Socket::stream(to.family());
-  result.error = transport::tcp::start_connect(socket, to, source);
-  if (result.error == EINPROGRESS) {
-    pollfd waiting = {socket.descriptor(), POLLOUT, 0};
-    const int ready = ::poll(&waiting, 1, kToConnect / 1ms);
-    result.error = ready > 0 ? socket.take_error() : ETIMEDOUT;
-  }
-  if (result.error != 0) return result;
-  transport::tcp::tune_stream(socket);
-  result.stream.emplace(std::move(socket), kToConnect);
-  return result;
-}
-
-/// Result of the mutual proof of the key.
+/// A connection to another probe. Both sides have proved that they know the key.
 struct Introduced {
+  std::optional<Stream> stream;
   std::string nonce;  ///< This side's nonce.
-  std::string why;    ///< Why the proof failed; empty if both sides know the key.
+  std::string why;    ///< Why the connection or a proof failed; empty on success.
 };
 
-Introduced introduce(Stream& stream, const Secret& secret, const char* purpose) {
-  Introduced result{.nonce = make_nonce(), .why = ""};
-  const auto fail = [&](const char* why) {
+/// Connects from the address `source`, or from any address if `source` is null, and exchanges
+/// proofs of the key.
+Introduced introduce(const Secret& secret, const Address& to, const Address* source,
+                     const char* purpose) {
+  Introduced result{.stream = {}, .nonce = make_nonce(), .why = ""};
+  Socket socket = Socket::stream(to.family());
+  int error = transport::tcp::start_connect(socket, to, source);
+  if (error == EINPROGRESS) {
+    pollfd waiting = {socket.descriptor(), POLLOUT, 0};
+    error = ::poll(&waiting, 1, kToConnect / 1ms) > 0 ? socket.take_error() : ETIMEDOUT;
+  }
+  if (error != 0) {
+    result.why = transport::tcp::describe_errno(error);
+    return result;
+  }
+  transport::tcp::tune_stream(socket);
+  Stream& stream = result.stream.emplace(std::move(socket), kToConnect);
+  const auto explain = [&](const char* why) {
     result.why = stream.timed_out()
                      ? fmt::format("the host accepts the connection, but sends nothing for {} s",
                                    kToConnect.count())
                      : why;
-    return result;
   };
   const auto theirs = nonce_in(stream.read_line().value_or(""));
-  if (!theirs) return fail("another program answers at this address");
+  if (!theirs) {
+    explain("another program answers at this address");
+    return result;
+  }
   const std::string line = fmt::format("{} {} {}\n", result.nonce, purpose,
                                        secret.prove("dials", {*theirs, result.nonce, purpose}));
   stream.write(line.data(), line.size());
   const std::string expected = "ok " + secret.prove("answers", {*theirs, result.nonce, purpose});
-  if (stream.read_line() != expected) return fail("a probe of another run answers at this address");
+  if (stream.read_line() != expected) explain("a probe of another run answers at this address");
   return result;
 }
 
@@ -207,15 +197,13 @@ double measure_rate(Stream& stream, const Secret& secret, const std::string& non
     if (!stream.write(bytes.data(), bytes.size())) return 0;
     sent += bytes.size();
   }
-  stream.end_writing();
+  stream.shut(SHUT_WR);
   const std::string number = std::to_string(sent);
   if (stream.read_line() != number + " " + secret.prove("counts", {nonce, number})) return 0;
   return static_cast<double>(sent) / seconds_between(begin, Clock::now());
 }
 
 }  // namespace
-
-std::string greeting_of(std::string_view nonce) { return fmt::format("{}{}\n", kGreeting, nonce); }
 
 std::optional<std::string> nonce_in(std::string_view greeting) {
   if (!greeting.starts_with(kGreeting)) return {};
@@ -226,10 +214,10 @@ DialerLine parse_dialer_line(const Secret& secret, std::string_view nonce, std::
   using State = DialerLine::State;
   const std::size_t end = said.find('\n');
   if (end == said.npos)
-    return {said.size() < kLongestDialerLine ? State::incomplete : State::invalid, {}, {}};
+    return {said.size() < kLongestLine ? State::incomplete : State::invalid, {}, {}};
   const auto words = cluster::words_of(said.substr(0, end));
   // A probe sends one line and then waits for the answer, so further bytes are invalid.
-  if (end + 1 != said.size() || said.size() > kLongestDialerLine || words.size() != 3 ||
+  if (end + 1 != said.size() || said.size() > kLongestLine || words.size() != 3 ||
       !is_purpose(words[1]) || !secret.is_proof(words[2], "dials", {nonce, words[0], words[1]}))
     return {State::invalid, {}, {}};
   return {State::proved, std::string(words[0]), std::string(words[1])};
@@ -243,7 +231,7 @@ Listeners::Listeners(const Secret& secret, std::vector<transport::tcp::Listener>
 Listeners::~Listeners() {
   stopping_ = true;
   thread_.join();
-  for (HeldConnection& each : conversations_) each.stream->shut();
+  for (HeldConnection& each : conversations_) each.stream->shut(SHUT_RDWR);
   for (HeldConnection& each : conversations_) each.thread.join();
 }
 
@@ -269,7 +257,11 @@ void Listeners::run() {
       stranger = stays ? std::next(stranger) : strangers_.erase(stranger);
     }
     for (transport::tcp::Listener& listener : listeners_) accept(listener);
-    forget_ended();
+    std::erase_if(conversations_, [](HeldConnection& each) {
+      const bool over = each.over;
+      if (over) each.thread.join();
+      return over;
+    });
   }
 }
 
@@ -287,13 +279,13 @@ void Listeners::accept(transport::tcp::Listener& listener) {
     strangers_.pop_front();
   }
   std::string nonce = make_nonce();
-  if (!send_line(accepted.socket, greeting_of(nonce))) return;
+  if (!send_line(accepted.socket, kGreeting + nonce + "\n")) return;
   strangers_.push_back(
       {std::move(accepted.socket), address, std::move(nonce), "", Clock::now() + kToProve});
 }
 
 bool Listeners::hear(Stranger& stranger) {
-  std::array<char, kLongestDialerLine> bytes;
+  std::array<char, kLongestLine> bytes;
   const ssize_t n = ::recv(stranger.socket.descriptor(), bytes.data(),
                            bytes.size() - stranger.said.size(), MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
@@ -330,31 +322,18 @@ void Listeners::hold(Stream& stream, const std::string& nonce, const std::string
   stream.write(line.data(), line.size());
 }
 
-void Listeners::forget_ended() {
-  std::erase_if(conversations_, [](HeldConnection& each) {
-    const bool over = each.over;
-    if (over) each.thread.join();
-    return over;
-  });
-}
-
 std::string dial(const Secret& secret, const Address& to, const Address* source) {
-  Connected connected = connect(to, source);
-  return connected.stream ? introduce(*connected.stream, secret, kHello).why
-                          : transport::tcp::describe_errno(connected.error);
+  return introduce(secret, to, source, kHello).why;
 }
 
 Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds) {
   Timed timed;
-  Connected echo = connect(to, source);
-  if (!echo.stream || !introduce(*echo.stream, secret, kEcho).why.empty()) return timed;
+  Introduced echo = introduce(secret, to, source, kEcho);
+  if (!echo.why.empty()) return timed;
   timed.latency_s = measure_latency(*echo.stream);
-  Connected count = connect(to, source);
-  if (!count.stream) return timed;
-  const Introduced introduced = introduce(*count.stream, secret, kCount);
-  if (!introduced.why.empty()) return timed;
-  timed.bytes_per_s =
-      measure_rate(*count.stream, secret, introduced.nonce, timed.latency_s, seconds);
+  Introduced count = introduce(secret, to, source, kCount);
+  if (!count.why.empty()) return timed;
+  timed.bytes_per_s = measure_rate(*count.stream, secret, count.nonce, timed.latency_s, seconds);
   return timed;
 }
 

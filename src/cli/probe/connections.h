@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -25,9 +24,7 @@ using transport::tcp::Socket;
 
 class Stream;
 
-/// The greeting of a listening probe: one line.
-std::string greeting_of(std::string_view nonce);
-/// Returns the nonce in a greeting; empty for any other line.
+/// Returns the nonce in the greeting of a listening probe; empty for any other line.
 std::optional<std::string> nonce_in(std::string_view greeting);
 
 /// The line that a dialing side sends, as far as it has arrived.
@@ -89,7 +86,6 @@ class Listeners {
   bool hear(Stranger& stranger);
   void converse(Stranger& stranger, const std::string& nonce, const std::string& purpose);
   void hold(Stream& stream, const std::string& nonce, const std::string& purpose) const;
-  void forget_ended();
 
   const Secret& secret_;
   std::vector<transport::tcp::Listener> listeners_;

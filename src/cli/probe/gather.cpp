@@ -101,17 +101,14 @@ bool is_guarded() {
   return false;
 }
 
-/// If this process was started over ssh, adds both addresses of the ssh connection to `in_use`.
-void note_ssh_peer(HostFacts& facts, const Programs& programs) {
+/// If this process was started over ssh, adds both addresses of the ssh connection to `in_use`, and
+/// stores this host's address.
+void note_ssh(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
-  if (connection != programs.environment().end())
-    cluster::note_in_use(facts, connection->second, "an end of the ssh connection");
-}
-
-/// Returns the third word of SSH_CONNECTION, which is the server's address.
-std::string server_of_ssh(const std::string& connection) {
-  const auto words = cluster::words_of(connection);
-  return words.size() == 4 ? std::string(words[2]) : "";
+  if (connection == programs.environment().end()) return;
+  cluster::note_in_use(facts, connection->second, "an end of the ssh connection");
+  const auto words = cluster::words_of(connection->second);
+  if (words.size() == 4) facts.asked_at = words[2];
 }
 
 }  // namespace
@@ -121,14 +118,6 @@ Programs::Programs(Clock::time_point deadline, std::function<void(const std::str
 
 std::string Programs::find(const std::string& program) const {
   return find_program(program, path_of(environment_, "/usr/bin:/bin:/usr/sbin:/sbin"));
-}
-
-std::string Programs::output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const {
-  return run(facts, std::move(argv)).output;
-}
-
-bool Programs::succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const {
-  return run(facts, std::move(argv)).status == 0;
 }
 
 Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv) const {
@@ -153,16 +142,14 @@ Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv)
 
 void gather_macos(HostFacts& facts, const Programs& programs) {
   const auto said = [&](std::vector<std::string> argv) {
-    return programs.output_of(facts, std::move(argv));
-  };
-  const auto number = [&](const char* name) {
-    return cluster::count_of(cluster::trimmed(said({"sysctl", "-n", name})));
+    return std::string(cluster::trimmed(programs.output_of(facts, std::move(argv))));
   };
   facts.system = cluster::System::macos;
-  facts.os = "macOS " + std::string(cluster::trimmed(said({"sw_vers", "-productVersion"})));
-  facts.boot = cluster::trimmed(said({"sysctl", "-n", "kern.bootsessionuuid"}));
-  facts.cores = static_cast<int>(number("hw.ncpu"));
-  facts.memory_gib = static_cast<double>(number("hw.memsize")) / (1 << 30);
+  facts.os = "macOS " + said({"sw_vers", "-productVersion"});
+  facts.boot = said({"sysctl", "-n", "kern.bootsessionuuid"});
+  facts.cores = static_cast<int>(cluster::count_of(said({"sysctl", "-n", "hw.ncpu"})));
+  const long memory = cluster::count_of(said({"sysctl", "-n", "hw.memsize"}));
+  facts.memory_gib = static_cast<double>(memory) / (1 << 30);
   gather_macos_networks(facts, programs);
 }
 
@@ -188,7 +175,7 @@ HostFacts gather_networks(std::chrono::seconds patience) {
   const Programs programs(Clock::now() + patience, [](const std::string&) {});
   HostFacts facts;
   facts.host = "this machine";
-  note_ssh_peer(facts, programs);
+  note_ssh(facts, programs);
 #ifdef __APPLE__
   gather_macos_networks(facts, programs);
 #else
@@ -197,28 +184,23 @@ HostFacts gather_networks(std::chrono::seconds patience) {
   return facts;
 }
 
-HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy) {
-  // All programs together may take three quarters of `plan.patience`, because the requesting
-  // command ignores an answer that arrives after `plan.patience`.
-  const Programs programs(Clock::now() + plan.patience * 3 / 4, std::move(busy));
+HostFacts gather(const std::string& python, std::chrono::seconds patience, bool as_macos,
+                 std::function<void(const std::string&)> busy) {
+  // All programs together may take three quarters of `patience`, because the requesting command
+  // ignores an answer that arrives after `patience`.
+  const Programs programs(Clock::now() + patience * 3 / 4, std::move(busy));
   HostFacts facts;
   gather_process(facts);
   // This call must precede all other additions to `in_use`, because addresses are dropped once
   // `in_use` is full.
-  note_ssh_peer(facts, programs);
-  for (const auto& [name, value] : programs.environment()) {
+  note_ssh(facts, programs);
+  for (const auto& [name, value] : programs.environment())
     cluster::keep_variable(facts, name, value);
-    if (name == "SSH_CONNECTION") facts.asked_at = server_of_ssh(value);
-  }
-  if (plan.as_macos) {
-    gather_macos(facts, programs);
-  } else {
-    gather_linux(facts, programs);
-  }
+  (as_macos ? gather_macos : gather_linux)(facts, programs);
   facts.setup_unconfirmed = is_guarded();
-  facts.has_sudo = !facts.is_root && programs.succeeds(facts, {"sudo", "-n", "true"});
-  const std::string python = programs.find(plan.python).empty() ? "python3" : plan.python;
-  cluster::read_versions(facts, programs.output_of(facts, {python, "-c", kVersions}));
+  facts.has_sudo = !facts.is_root && programs.run(facts, {"sudo", "-n", "true"}).status == 0;
+  const std::string found = programs.find(python).empty() ? "python3" : python;
+  cluster::read_versions(facts, programs.output_of(facts, {found, "-c", kVersions}));
   facts.versions["mccl"] = MCCL_VERSION;
   gather_gpus(facts, programs);
   return facts;

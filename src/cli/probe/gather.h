@@ -23,34 +23,28 @@ class Programs {
   /// Returns the program's standard output, at most the last 1 MiB. Empty if the program is not
   /// installed or the deadline has passed. A program that does not end in time is killed, and a
   /// finding is added to `facts`.
-  std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const;
-  /// Runs the program, and returns true if it ends with status 0.
-  bool succeeds(cluster::HostFacts& facts, std::vector<std::string> argv) const;
+  std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const {
+    return run(facts, std::move(argv)).output;
+  }
+  /// Runs the program as output_of() does. The status is not 0 if the program could not be run.
+  Captured run(cluster::HostFacts& facts, std::vector<std::string> argv) const;
 
   const std::map<std::string, std::string>& environment() const { return environment_; }
   /// Returns the path of the program. Empty if it is not installed.
   std::string find(const std::string& program) const;
 
  private:
-  Captured run(cluster::HostFacts& facts, std::vector<std::string> argv) const;
-
   const Clock::time_point deadline_;
   const std::function<void(const std::string&)> busy_;
   const std::map<std::string, std::string> environment_;
 };
 
-struct GatherPlan {
-  std::string python = "python3";  ///< The Python interpreter whose packages are listed.
-  std::chrono::seconds patience{60};
-  /// True to gather facts with macOS's programs. Tests replay the recorded output of these programs
-  /// on other systems.
-  bool as_macos = false;
-};
-
 /// Gathers all facts about this host, and changes nothing on it. Omits facts that do not apply.
-/// Returns within `plan.patience`. `busy` receives the name of each program before the program
-/// runs.
-cluster::HostFacts gather(const GatherPlan& plan, std::function<void(const std::string&)> busy);
+/// Returns within `patience`. Lists the packages of the interpreter `python`. If `as_macos` is
+/// true, uses macOS's programs; tests replay the recorded output of these programs on other
+/// systems. `busy` receives the name of each program before the program runs.
+cluster::HostFacts gather(const std::string& python, std::chrono::seconds patience, bool as_macos,
+                          std::function<void(const std::string&)> busy);
 
 /// Gathers only facts about networks: interfaces, routes and addresses in use.
 cluster::HostFacts gather_networks(std::chrono::seconds patience);

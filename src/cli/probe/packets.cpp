@@ -13,11 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "base/thread.h"
 #include "cluster/read_facts.h"

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <climits>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -16,7 +16,8 @@
 #include <tuple>
 
 #include "base/clock.h"
-#include "mccl/error.h"
+#include "base/value_text.h"
+#include "cluster/text.h"
 #include "node/local_socket.h"
 
 namespace mccl::cli::sight {
@@ -28,18 +29,6 @@ using node::LocalConnection;
 /// unless the process is stopped or overloaded.
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::size_t kLargestAnswer = std::size_t{64} << 20;
-
-bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
-
-/// Removes an integer and the '-' that follows it from the start of `text`, and stores the integer
-/// in `number`. Returns false if `text` begins differently.
-bool take_number(std::string_view& text, int& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data() + text.size() || *end != '-' || number < 0)
-    return false;
-  text.remove_prefix(static_cast<std::size_t>(end + 1 - text.data()));
-  return true;
-}
 
 /// Returns everything that the rank sends until it closes the connection.
 std::string read_answer(const LocalConnection& connection, const std::string& who) {
@@ -62,16 +51,21 @@ std::string read_answer(const LocalConnection& connection, const std::string& wh
 
 }  // namespace
 
+std::string text_of(const RankSocket& rank) {
+  return fmt::format("rank {} (process {})", rank.rank, rank.pid);
+}
+
 bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket) {
-  std::string_view rest = name;
-  int pid = 0;
-  if (!take_number(rest, pid) || pid == 0 || !take_number(rest, socket.rank)) return false;
-  const bool is_hash = rest.size() == 8 && std::ranges::all_of(rest, [](char c) {
-                         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-                       });
-  if (!is_hash) return false;
-  socket.pid = pid;
-  socket.job = rest;
+  const auto parts = cluster::split(name, '-');
+  if (parts.size() != 3 || parts[2].size() != 8 ||
+      parts[2].find_first_not_of("0123456789abcdef") != name.npos)
+    return false;
+  const auto pid = parse_integer(parts[0]);
+  const auto rank = parse_integer(parts[1]);
+  if (!pid || *pid < 1 || *pid > INT_MAX || !rank || *rank < 0 || *rank > INT_MAX) return false;
+  socket.pid = static_cast<pid_t>(*pid);
+  socket.rank = static_cast<int>(*rank);
+  socket.job = parts[2];
   socket.path = fmt::format("{}/{}", folder, name);
   return true;
 }
@@ -84,7 +78,7 @@ std::vector<RankSocket> find_ranks() {
        each.increment(error)) {
     RankSocket socket;
     if (!parse_socket_name(folder, each->path().filename().string(), socket)) continue;
-    if (is_alive(socket.pid)) {
+    if (::kill(socket.pid, 0) == 0 || errno != ESRCH) {
       found.push_back(std::move(socket));
     } else {
       ::unlink(socket.path.c_str());
@@ -113,7 +107,7 @@ std::vector<RankSocket> ranks_of(pid_t pid) {
 }
 
 std::string ask(const RankSocket& rank, std::string_view request) {
-  const std::string who = fmt::format("rank {} (process {})", rank.rank, rank.pid);
+  const std::string who = text_of(rank);
   const auto [connection, busy] = LocalConnection::dial(rank.path);
   if (busy)
     throw Error(fmt::format("too many processes wait for an answer from {}; try again later", who));

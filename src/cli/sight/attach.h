@@ -19,6 +19,9 @@ struct RankSocket {
   std::string path;
 };
 
+/// Returns a text for messages, such as "rank 1 (process 4711)".
+std::string text_of(const RankSocket& rank);
+
 /// Parses "PID-RANK-JOB", the name of a socket in `folder`. Returns false for any other name.
 bool parse_socket_name(const std::string& folder, std::string_view name, RankSocket& socket);
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <ctime>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/json_text.h"
 #include "cli/sight/fields.h"
@@ -14,7 +13,6 @@
 namespace mccl::cli::sight {
 namespace {
 
-constexpr std::string_view kExpectedRecord = "a flight record of mccl";
 /// Latest accepted time, in nanoseconds since 1970; it lies in 2043. Differences between accepted
 /// times do not overflow.
 constexpr std::int64_t kLatest = INT64_MAX / 4;
@@ -68,7 +66,7 @@ RecordedCall read_call(const json& object, std::string_view origin, int members)
 }  // namespace
 
 FlightRecord parse_record(std::string_view text, const std::string& origin) {
-  const json object = parse_json(text, origin, kExpectedRecord);
+  const json object = parse_json(text, origin, "a flight record of mccl");
   const Fields fields(object, origin);
   fields.require_format("mccl flight record");
   FlightRecord record;

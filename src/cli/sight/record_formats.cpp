@@ -1,11 +1,11 @@
 // Implements the functions of record.h that convert records to the formats of other programs.
 #include <fmt/format.h>
 
-#include <bit>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/value_text.h"
 #include "cli/sight/record.h"
 #include "mccl/types.h"
 
@@ -168,12 +168,9 @@ Json frames_of(const RecordedCall& call) {
   if (call.site.empty()) return Json::array();
   const std::size_t colon = call.site.rfind(':');
   const std::string line = colon == std::string::npos ? "" : call.site.substr(colon + 1);
-  const auto number =
-      line.find_first_not_of("0123456789") == std::string::npos && !line.empty() && line.size() < 10
-          ? std::stoll(line)
-          : 0;
-  return Json::array(
-      {{{"name", call.call}, {"filename", call.site.substr(0, colon)}, {"line", number}}});
+  return Json::array({{{"name", call.call},
+                       {"filename", call.site.substr(0, colon)},
+                       {"line", parse_integer(line).value_or(0)}}});
 }
 
 Json torch_entry(const RecordedCall& call, const RecordedGroup& group) {

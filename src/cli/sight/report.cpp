@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
@@ -19,8 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kExpected = "the status of a rank";
-
 GroupReport read_group(const json& object, std::string_view who) {
   const Fields fields(object, who);
   GroupReport group;
@@ -34,7 +31,6 @@ GroupReport read_group(const json& object, std::string_view who) {
   for (const json& each : fields.list("pending")) {
     const Fields call(each, who);
     group.pending.push_back({.call = call.text("call"),
-                             .has_started = call.text("state") == "running",
                              .waited_s = call.number("waited_s"),
                              .waits_for = call.ranks("waits_for"),
                              .why = call.text("why")});
@@ -166,7 +162,7 @@ void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
 }  // namespace
 
 RankReport parse_status(std::string_view text, std::string_view who) {
-  const json object = parse_json(text, who, kExpected);
+  const json object = parse_json(text, who, "the status of a rank");
   const Fields fields(object, who);
   fields.require_format("mccl status");
   RankReport rank;
@@ -177,8 +173,6 @@ RankReport parse_status(std::string_view text, std::string_view who) {
   rank.pid = static_cast<int>(fields.integer("pid", 1, INT32_MAX));
   rank.calls = fields.integer("calls", 0, INT64_MAX);
   rank.errors = fields.integer("errors", 0, INT64_MAX);
-  rank.bytes_sent = fields.integer("bytes_sent", 0, INT64_MAX);
-  rank.bytes_received = fields.integer("bytes_received", 0, INT64_MAX);
   rank.is_truncated = object.contains("truncated");
   if (!fields.flag("answers"))
     rank.trouble = "is blocked by a callback, so its calls make no progress";
@@ -186,11 +180,8 @@ RankReport parse_status(std::string_view text, std::string_view who) {
   for (const json& each : fields.list("peers")) {
     const Fields peer(each, who);
     rank.peers.push_back({.rank = static_cast<int>(peer.integer("rank", 0, rank.size - 1)),
-                          .transport = peer.text("transport"),
                           .state = peer.text("state"),
-                          .reason = peer.text("reason"),
-                          .bytes_sent = peer.integer("bytes_sent", 0, INT64_MAX),
-                          .bytes_received = peer.integer("bytes_received", 0, INT64_MAX)});
+                          .reason = peer.text("reason")});
   }
   return rank;
 }

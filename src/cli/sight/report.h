@@ -9,8 +9,7 @@ namespace mccl::cli::sight {
 
 /// A call that a rank has made in a group, and that has not ended.
 struct PendingCall {
-  std::string call;  ///< Text such as "all_reduce #12 (sum of 1000 f32)".
-  bool has_started = false;
+  std::string call;                 ///< Text such as "all_reduce #12 (sum of 1000 f32)".
   double waited_s = 0;              ///< Time since the call last made progress, in seconds.
   std::vector<int> waits_for = {};  ///< Ranks of the group that the call waits for.
   std::string why = {};             ///< The reason for the wait, as a clause; may be empty.
@@ -30,11 +29,8 @@ struct GroupReport {
 /// Another rank, as seen by the reporting rank.
 struct PeerReport {
   int rank = 0;
-  std::string transport;
-  std::string state;         ///< "connected", "silent", "left" or "lost".
-  std::string reason;        ///< The reason why the peer is lost; empty otherwise.
-  long long bytes_sent = 0;  ///< Bytes sent to this peer by groups that still exist.
-  long long bytes_received = 0;
+  std::string state;   ///< "connected", "silent", "left" or "lost".
+  std::string reason;  ///< The reason why the peer is lost; empty otherwise.
 };
 
 struct RankReport {
@@ -45,8 +41,6 @@ struct RankReport {
   int pid = 0;
   long long calls = 0;
   long long errors = 0;
-  long long bytes_sent = 0;
-  long long bytes_received = 0;
   /// Why the rank did not answer, or makes no progress, as a clause after the rank's name; empty if
   /// there is no such trouble.
   std::string trouble = {};

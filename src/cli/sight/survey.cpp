@@ -18,9 +18,15 @@
 namespace mccl::cli::sight {
 namespace {
 
-RankAnswer unanswered(RankReport report) {
-  json raw = {{"job", report.job}, {"rank", report.rank}, {"error", report.trouble}};
-  if (report.pid != 0) raw["pid"] = report.pid;
+/// Returns the answer for a rank that has sent no valid status. `pid` is 0 if it is unknown.
+RankAnswer unanswered(const std::string& job, int rank, int pid, std::string_view trouble) {
+  json raw = {{"job", job}, {"rank", rank}, {"error", trouble}};
+  if (pid != 0) raw["pid"] = pid;
+  RankReport report;
+  report.job = job;
+  report.rank = rank;
+  report.pid = pid;
+  report.trouble = trouble;
   return {std::move(report), std::move(raw)};
 }
 
@@ -28,24 +34,19 @@ RankAnswer unanswered(RankReport report) {
 /// from the name of the rank's socket, so that a rank that does not answer has the same job as the
 /// other ranks.
 std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
-  const std::string who = fmt::format("rank {} (process {})", socket.rank, socket.pid);
-  RankAnswer answer;
+  const std::string who = text_of(socket);
   try {
     const std::string text = ask(socket, node::kRequestStatus);
-    answer = {parse_status(text, who), json::parse(text)};
+    RankAnswer answer = {parse_status(text, who), json::parse(text)};
+    answer.report.job = answer.raw["job"] = socket.job;
+    return answer;
   } catch (const RankGone&) {
     return std::nullopt;
   } catch (const Error& error) {
-    const std::string_view message = error.what();
-    RankReport report;
-    report.job = socket.job;
-    report.rank = socket.rank;
-    report.pid = socket.pid;
-    report.trouble = message.substr(message.starts_with(who + " ") ? who.size() + 1 : 0);
-    answer = unanswered(std::move(report));
+    std::string_view trouble = error.what();
+    if (trouble.starts_with(who + " ")) trouble.remove_prefix(who.size() + 1);
+    return unanswered(socket.job, socket.rank, socket.pid, trouble);
   }
-  answer.report.job = answer.raw["job"] = socket.job;
-  return answer;
 }
 
 /// Calls `ask_one` for each element, each time on a new thread, because waiting for a rank that
@@ -96,40 +97,36 @@ std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
 
 /// Parses the status of a rank on another host. `text` is empty if the rank did not answer.
 RankAnswer read_other(int rank, const std::string& text) {
-  RankReport report;
-  report.rank = rank;
-  report.trouble = "does not answer: its process is stopped or overloaded, or the network is slow";
-  if (text.empty()) return unanswered(std::move(report));
+  std::string trouble =
+      "does not answer: its process is stopped or overloaded, or the network is slow";
   try {
-    RankAnswer answer = {parse_status(text, "its status"), json::parse(text)};
-    if (answer.report.rank == rank) return answer;
-    report.trouble = fmt::format("reports that it is rank {}", answer.report.rank);
+    if (!text.empty()) {
+      RankAnswer answer = {parse_status(text, "its status"), json::parse(text)};
+      if (answer.report.rank == rank) return answer;
+      trouble = fmt::format("reports that it is rank {}", answer.report.rank);
+    }
   } catch (const InvalidArgument& error) {
-    report.trouble = fmt::format("sent a status that cannot be read: {}", error.what());
+    trouble = fmt::format("sent a status that cannot be read: {}", error.what());
   }
-  return unanswered(std::move(report));
+  return unanswered("", rank, 0, trouble);
 }
 
 /// Asks a rank on this host for the statuses of the other ranks of its job. If the query fails,
 /// each of those ranks gets the reason as its `trouble`.
 std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
   const RankSocket& contact = job.contact;
-  const std::string who = fmt::format("rank {} (process {})", contact.rank, contact.pid);
   std::vector<RankAnswer> others;
   try {
-    others = read_others(ask(contact, node::kRequestOthers), who, job.known);
+    others = read_others(ask(contact, node::kRequestOthers), text_of(contact), job.known);
     for (RankAnswer& each : others) each.report.job = each.raw["job"] = contact.job;
   } catch (const RankGone&) {
     // The rank that was asked has ended, so its job is ending. The job's ranks on other hosts are
     // not shown.
   } catch (const Error& error) {
     for (int rank = 0; rank < job.size; ++rank) {
-      if (std::ranges::binary_search(job.known, rank)) continue;
-      RankReport report;
-      report.job = contact.job;
-      report.rank = rank;
-      report.trouble = fmt::format("could not be asked: {}", error.what());
-      others.push_back(unanswered(std::move(report)));
+      if (!std::ranges::binary_search(job.known, rank))
+        others.push_back(
+            unanswered(contact.job, rank, 0, fmt::format("could not be asked: {}", error.what())));
     }
   }
   return others;
