@@ -280,30 +280,35 @@ std::string Incarnation::get(const std::string& key, milliseconds timeout) {
 void Incarnation::look() {
   throw_failure();
   report_second();
-  if (self_.rank == 0) {
-    throw_death();
-    if (const std::int64_t last = store_->add(kReigns, 0); last != reign_) {
-      store_->set(replaced_key(last), this_process());
-      throw InvalidArgument(
-          fmt::format("another process joined as rank 0 while this one, {}, waited for the other "
-                      "ranks; give every process its own rank (MCCL_RANK)",
-                      this_process()));
-    }
-    if (!closed_) answer_all();
-  } else if (ask([](Store& store) { return store.add(kReigns, 0); }) != reign_) {
-    throw PeerError(
-        fmt::format("rank {} cannot join the job: rank 0 was restarted while the ranks connected; "
-                    "restart all ranks",
-                    self_.rank));
+  if (self_.rank == 0) throw_death();
+  if (!closed_) {
+    throw_if_reign_ended();
+    if (self_.rank == 0) answer_all();
   }
   if (watch_) watch_();
 }
 
 void Incarnation::close() {
-  if (self_.rank != 0) return;
   closed_ = true;
+  if (self_.rank != 0) return;
   store_->set(kMet, fmt::format("{}\n{} ranks connected through this store, with {} as rank 0",
                                 name_, self_.size, this_process()));
+}
+
+void Incarnation::throw_if_reign_ended() {
+  const std::int64_t last = ask([](Store& store) { return store.add(kReigns, 0); });
+  if (last == reign_) return;
+  if (self_.rank == 0) {
+    store_->set(replaced_key(last), this_process());
+    throw InvalidArgument(
+        fmt::format("another process joined as rank 0 while this one, {}, waited for the other "
+                    "ranks; give every process its own rank (MCCL_RANK)",
+                    this_process()));
+  }
+  throw PeerError(
+      fmt::format("rank {} cannot join the job: rank 0 was restarted while the ranks connected; "
+                  "restart all ranks",
+                  self_.rank));
 }
 
 void Incarnation::throw_failure() {

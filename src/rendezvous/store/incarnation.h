@@ -87,8 +87,8 @@ class Incarnation final : public Store {
   void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
   /// Throws if another rank failed or rank 0 was restarted. On rank 0, also answers new arrivals.
   void look();
-  /// From this call on, look() answers no arrivals: processes that arrive later belong to another
-  /// run of the job. No-op on ranks other than 0.
+  /// Must be called once this rank is connected to all others. From then on, look() takes no notice
+  /// of processes that arrive, also as rank 0: they belong to another run of the job.
   void close();
   /// Reports to the other ranks that this rank has failed, and why, so that they also fail. Rank 0
   /// may serve the store, so it waits a limited time for the other ranks to read the report.
@@ -105,6 +105,8 @@ class Incarnation final : public Store {
   void answer(std::int64_t arrival);
   void answer_all();
   void throw_failure();
+  /// Throws if another process has become rank 0.
+  void throw_if_reign_ended();
   void throw_death();
   std::vector<bool> who_has_come(std::int64_t after, std::int64_t last) const;
 
@@ -120,12 +122,12 @@ class Incarnation final : public Store {
   std::atomic<bool> store_ended_ = false;
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.
+  bool closed_ = false;     ///< See close().
   // The following are used on rank 0 only.
   /// Number of arrivals that have been answered by rank 0 of this run or of earlier runs.
   std::int64_t answered_ = 0;
   std::int64_t answered_before_ = 0;
   std::int64_t deaths_before_ = 0;
-  bool closed_ = false;
 };
 
 }  // namespace mccl::rendezvous

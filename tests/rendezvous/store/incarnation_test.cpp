@@ -159,6 +159,25 @@ TEST(Incarnation, ASecondRank0LearnsOfTheFirst) {
   EXPECT_EQ(ranks[10], "01");
 }
 
+TEST(Incarnation, ARunThatIsClosedContinuesBesideAnotherRank0) {
+  Processes ranks;
+  for (const int rank : {0, 1}) {
+    ranks.start(rank, {rank, 2, ""}, [rank, &ranks](Incarnation& start) {
+      const std::string met = meets(rank, 2)(start);
+      start.close();
+      if (rank == 0) {
+        ranks.store().add(kReigns, 1);
+        start.set("another came", "yes");
+      }
+      start.get("another came", kLong);
+      start.look();
+      return met;
+    });
+  }
+  ranks.join();
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks[rank], "01");
+}
+
 /// The refused process may be the missing rank, started with a wrong number. So ranks that wait for
 /// the missing one mention the refused process in their error.
 TEST(Incarnation, WaitingRanksLearnOfRefusedProcesses) {
