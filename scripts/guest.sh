@@ -42,8 +42,7 @@ done
 modules="crc32_generic crc32c_generic virtio_pci 9pnet_virtio 9p overlay virtio_net ib_uverbs
   rdma_ucm rdma_cm rdma_rxe veth bridge sch_netem tls"
 
-# The options of apt that make it use SUITE, from the mirror that this machine uses.
-apt_options=()
+# Makes apt use SUITE, from the mirror that this machine uses.
 use_suite() {
   local mirror
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
@@ -51,14 +50,19 @@ use_suite() {
   [[ -n $mirror ]] || return 1
   mkdir -p apt/lists/partial apt/archives/partial
   echo "deb $mirror $suite main" >apt/sources.list
-  apt_options=(-o "Dir::Etc::SourceList=$PWD/apt/sources.list" -o Dir::Etc::SourceParts=-
-    -o "Dir::State::Lists=$PWD/apt/lists" -o "Dir::Cache=$PWD/apt")
+  cat >apt/conf <<CONF
+Dir::Etc::SourceList "$PWD/apt/sources.list";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "$PWD/apt/lists";
+Dir::Cache "$PWD/apt";
+CONF
+  export APT_CONFIG=$PWD/apt/conf
 }
 
 newest_kernel() {
   local versions='6\.1\.0-[0-9]+'
   [[ -z $suite ]] || versions='[0-9.]+\+deb[0-9]+'
-  apt-cache "${apt_options[@]}" search --names-only \
+  apt-cache search --names-only \
     "^linux-image-$versions-amd64\$" | awk '{print $1}' | sed 's/^linux-image-//' | sort -V |
     tail -1
 }
@@ -69,13 +73,13 @@ fetch_kernel() {
   version=$(newest_kernel)
   # Updates the package lists if this machine has none.
   [[ -n $version ]] || {
-    apt-get "${apt_options[@]}" update -qq >/dev/null 2>&1 && version=$(newest_kernel)
+    apt-get update -qq >/dev/null 2>&1 && version=$(newest_kernel)
   }
   [[ -n $version ]] || return 1
   rm -rf kernel ./*.deb
   # In newer releases, the package of the kernel depends on others that contain its files.
   for package in image base binary modules; do
-    apt-get "${apt_options[@]}" download -qq "linux-$package-$version" 2>/dev/null ||
+    apt-get download -qq "linux-$package-$version" 2>/dev/null ||
       [[ $package != image ]] || return 1
   done
   for package in ./*.deb; do dpkg -x "$package" kernel || return 1; done

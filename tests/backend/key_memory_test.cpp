@@ -76,6 +76,11 @@ TEST(KeyMemory, DISABLED_AnEncryptedConnection) {
     ASSERT_GT(::poll(&entry, 1, 20'000), 0);
     ASSERT_EQ(end->receive(got).bytes, bytes.size());
   }
+  ASSERT_TRUE(ends.first.secure()->replace_key());
+  ASSERT_EQ(ends.first.send(bytes).bytes, bytes.size());
+  pollfd entry = {ends.second.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&entry, 1, 20'000), 0);
+  ASSERT_EQ(ends.second.receive(got).bytes, bytes.size());
   std::puts("ready");
   std::fflush(stdout);
   ::pause();
@@ -256,14 +261,15 @@ TEST(KeyMemory, IsInNoCoreDump) {
   }
 }
 
-/// Returns the key of TLS records under a secret (RFC 8446, section 7.3).
-std::string record_key_of(const std::string& secret) {
+/// HKDF-Expand-Label (RFC 8446, section 7.1).
+std::string derived(const std::string& secret, const std::string& label, char bytes) {
   using namespace std::literals;
-  const std::string info = "\0\x10\x09tls13 key\0\x01"s;
+  const std::string text = "tls13 " + label;
+  const std::string info = "\0"s + bytes + static_cast<char>(text.size()) + text + "\0\x01"s;
   std::array<unsigned char, 32> key{};
   HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
        reinterpret_cast<const unsigned char*>(info.data()), info.size(), key.data(), nullptr);
-  return {key.begin(), key.begin() + 16};
+  return {key.begin(), key.begin() + bytes};
 }
 
 TEST(KeyMemory, HoldsNoSessionKeyInACoreDump) {
@@ -280,12 +286,17 @@ TEST(KeyMemory, HoldsNoSessionKeyInACoreDump) {
     SCOPED_TRACE(line.substr(0, line.find(' ')));
     const std::string secret(rendezvous::text_of(
         mccl::testing::bytes_of_hex(std::string_view(line).substr(line.rfind(' ') + 1))));
-    EXPECT_FALSE(contains_part(memory.dumped, secret));
-    EXPECT_FALSE(contains(memory.dumped, record_key_of(secret)));
+    // The key of the client's direction has been replaced.
+    const std::string next = derived(secret, "traffic upd", 32);
+    for (const std::string& each : {secret, next}) {
+      EXPECT_FALSE(contains_part(memory.dumped, each));
+      EXPECT_FALSE(contains(memory.dumped, derived(each, "key", 16)));
+    }
     if (!is_used) continue;
     ++secrets;
-    EXPECT_TRUE(contains(memory.left_out, secret));
-    EXPECT_TRUE(contains(memory.left_out, record_key_of(secret)));
+    const std::string& present = line.starts_with("CLIENT") ? next : secret;
+    EXPECT_TRUE(contains(memory.left_out, present));
+    EXPECT_TRUE(contains(memory.left_out, derived(present, "key", 16)));
   }
   EXPECT_EQ(secrets, 4) << "both ends report both secrets";
 }

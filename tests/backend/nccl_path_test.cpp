@@ -10,15 +10,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Offer offer(std::string_view host, std::string_view bus, int version = 22809) {
-  Offer made{.card = {}, .version = version};
+NcclOffer offer(std::string_view host, std::string_view bus, int version = 22809) {
+  NcclOffer made{.card = {}, .version = version};
   std::ranges::copy(host, made.card.boot);
   std::ranges::copy(bus, made.card.bus);
   return made;
 }
 
 TEST(NcclPath, IsUsedBetweenHostsOnlyWithoutEncryption) {
-  const std::vector<Offer> hosts = {offer("a", "1"), offer("a", "2"), offer("b", "1")};
+  const std::vector<NcclOffer> hosts = {offer("a", "1"), offer("a", "2"), offer("b", "1")};
   EXPECT_EQ(objection_to(hosts, false), "");
   EXPECT_THAT(
       objection_to(hosts, true),

@@ -221,6 +221,25 @@ def test_a_cable_or_connections_that_break_for_a_while_cost_no_data(fault: str) 
         assert fault == "cut" or any("was replaced" in err for _, err in ended), ended
 
 
+def test_the_last_message_of_a_rank_survives_a_break_behind_a_relay() -> None:
+    """The relay acknowledges the message, holds it during the cut, and then loses it."""
+    with WiredHosts(4, [(0, 1), (1, 2), (2, 3)]) as hosts:
+        ranks = hosts.start_all(sys.executable, PROGRAMS / "last_message.py")
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        hosts.unplug(1)
+        ranks[3].stdin.write("\n")
+        ranks[3].stdin.flush()
+        time.sleep(3)  # the length of the cut
+        assert ranks[3].poll() is None, "rank 3 must stay until rank 0 has the message"
+        if not hosts.reset(2):
+            pytest.skip("this kernel does not reset connections on request")
+        hosts.plug_in(1)
+        assert ranks[0].stdout.readline() == "heard\n", ranks[0].communicate()
+        ended = [process.communicate("\n", wired_hosts.PATIENCE) for process in ranks]
+        assert all(process.returncode == 0 for process in ranks), ended
+
+
 def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
     """The hostfile lists only rank 2's end of its cable to rank 1, so rank 1 must dial again."""
     small = (*BENCH, "all_reduce", "--sizes", "8", "--iterations", "1")

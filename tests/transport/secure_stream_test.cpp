@@ -156,12 +156,6 @@ class OnTheWay : public ::testing::TestWithParam<KernelTls> {
   Bytes to_far_;
 };
 
-INSTANTIATE_TEST_SUITE_P(ByMccl, OnTheWay, ::testing::Values(KernelTls::never));
-INSTANTIATE_TEST_SUITE_P(ByKernel, OnTheWay,
-                         ::testing::ValuesIn(std::vector<KernelTls>(tcp::kernel_offers_tls() ? 1
-                                                                                             : 0,
-                                                                    KernelTls::always)));
-
 TEST_P(OnTheWay, OnlyCiphertextPasses) {
   open();
   const std::string secret = "the weights of the model";
@@ -174,14 +168,35 @@ TEST_P(OnTheWay, OnlyCiphertextPasses) {
   EXPECT_TRUE(std::ranges::search(to_far_, test_key()).empty());
 }
 
-TEST_P(OnTheWay, AnAlteredRecordIsRefused) {
-  open();
-  ASSERT_EQ(ends_.first.send(Bytes(1000, std::byte{1})).bytes, 1000u);
-  Bytes got(1000);
-  const auto change = [](std::span<std::byte> bytes) { bytes[bytes.size() / 2] ^= std::byte{1}; };
-  EXPECT_EQ(received(got, change).error, EBADMSG);
-  EXPECT_EQ(ends_.second.receive(got).error, EBADMSG);
+class AlteredRecord : public OnTheWay {
+ protected:
+  /// Changes the byte at `position` of a record.
+  void expect_refusal(std::size_t position, std::byte change) {
+    open();
+    ASSERT_EQ(ends_.first.send(Bytes(1000, std::byte{1})).bytes, 1000u);
+    Bytes got(1000);
+    const auto alter = [&](std::span<std::byte> bytes) { bytes[position] ^= change; };
+    EXPECT_EQ(received(got, alter).error, EBADMSG);
+    EXPECT_EQ(ends_.second.receive(got).error, EBADMSG);
+    // The sender learns why the stream ends.
+    const Clock::time_point limit = Clock::now() + std::chrono::seconds(20);
+    tcp::TransferResult told{0, EAGAIN};
+    while (told.error == EAGAIN && Clock::now() < limit) {
+      pass();
+      told = ends_.first.receive(got);
+    }
+    EXPECT_EQ(told.error, EBADMSG);
+  }
+};
+
+TEST_P(AlteredRecord, IsRefusedForItsPayload) { expect_refusal(500, std::byte{1}); }
+TEST_P(AlteredRecord, IsRefusedForItsType) {
+  // The kernel does not use the type in the header, and checks the one in the encrypted part.
+  if (GetParam() == KernelTls::never) expect_refusal(0, std::byte{1});
 }
+TEST_P(AlteredRecord, IsRefusedForItsVersion) { expect_refusal(2, std::byte{7}); }
+TEST_P(AlteredRecord, IsRefusedForASmallLength) { expect_refusal(3, std::byte{2}); }
+TEST_P(AlteredRecord, IsRefusedForALargeLength) { expect_refusal(3, std::byte{0x50}); }
 
 TEST_P(OnTheWay, ACutConnectionIsAnError) {
   open();
@@ -217,13 +232,24 @@ TEST_P(OnTheWay, BytesRightAfterTheHandshakeAreReportedByPoll) {
   pass();
   while (ends_.second.secure()->advance() != State::open && Clock::now() < limit) pass();
   EXPECT_FALSE(ends_.second.has_input());
+  ends_.second.secure()->use(std::make_shared<Outbox>());
   pollfd entry = {ends_.second.descriptor(), POLLIN, 0};
   EXPECT_EQ(::poll(&entry, 1, 20'000), 1);
 }
 
 class Closing : public ::testing::TestWithParam<KernelTls> {};
-INSTANTIATE_TEST_SUITE_P(SecureStream, Closing,
-                         ::testing::Values(KernelTls::never, KernelTls::always));
+
+/// The ways to encrypt: by the kernel only if this host's can.
+std::vector<KernelTls> ways() {
+  if (!tcp::kernel_offers_tls()) return {KernelTls::never};
+  return {KernelTls::never, KernelTls::always};
+}
+std::string name_of_way(const ::testing::TestParamInfo<KernelTls>& info) {
+  return info.param == KernelTls::always ? "by_kernel" : "by_mccl";
+}
+INSTANTIATE_TEST_SUITE_P(SecureStream, OnTheWay, ::testing::ValuesIn(ways()), name_of_way);
+INSTANTIATE_TEST_SUITE_P(SecureStream, AlteredRecord, ::testing::ValuesIn(ways()), name_of_way);
+INSTANTIATE_TEST_SUITE_P(SecureStream, Closing, ::testing::ValuesIn(ways()), name_of_way);
 
 TEST_P(Closing, NotifiesThePeer) {
   auto [near, far] =
@@ -343,6 +369,28 @@ void expect_bytes_in_order(SocketPair ends, std::size_t threads,
 
 TEST(SecureStream, ThreadsKeepTheOrderOfTheBytes) {
   expect_bytes_in_order(encrypted_sockets("127.0.0.1", Encryption::by_key(1000)), 3);
+}
+
+/// The kernel decrypts more than a caller with little room asks for.
+TEST(SecureStream, ReportsInputThatTheKernelHasDecrypted) {
+  if (!tcp::kernel_offers_tls()) GTEST_SKIP() << "the kernel of this host cannot encrypt";
+  auto [near, far] = encrypted_sockets(
+      "127.0.0.1", Encryption::by_key(Encryption::kRecordsPerKey, KernelTls::always));
+  for (const Socket* end : {&near, &far}) end->secure()->use(std::make_shared<Outbox>());
+  const Bytes bytes(63, std::byte{1});
+  constexpr int kRounds = 3;
+  for (int i = 0; i < kRounds; ++i) {
+    ASSERT_EQ(near.send(bytes).bytes, bytes.size());
+    ASSERT_TRUE(near.secure()->replace_key());
+    ASSERT_EQ(near.flush(), 0);
+  }
+  Bytes got(bytes.size());
+  for (int i = 0; i < kRounds; ++i) {
+    pollfd entry = {far.descriptor(), POLLIN, 0};
+    ASSERT_TRUE(far.has_input() || ::poll(&entry, 1, 20'000) == 1) << i;
+    ASSERT_EQ(far.receive(got).bytes, bytes.size()) << i;
+    EXPECT_EQ(got, bytes);
+  }
 }
 
 TEST(SecureStream, TheKernelKeepsTheOrderOfTheBytes) {

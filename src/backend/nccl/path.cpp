@@ -90,8 +90,8 @@ bool NcclPath::supports(const Request& request) const {
 
 /// Rank 0 creates the id with which NCCL's ranks find each other, and the group broadcasts the id.
 void NcclPath::meet() {
-  const Offer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
-  const std::vector<Offer> offers = direct::gather(group(), own);
+  const NcclOffer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
+  const std::vector<NcclOffer> offers = direct::gather(group(), own);
   if (const std::string reason = objection_to(offers, encrypts_); !reason.empty()) {
     options_.notices->warn(group(), fmt::format("collectives on GPUs do not use NCCL: {}", reason));
     return;
@@ -302,9 +302,9 @@ void NcclPath::end_calls() noexcept {
 
 }  // namespace
 
-std::string objection_to(std::span<const Offer> offers, bool encrypts) {
+std::string objection_to(std::span<const NcclOffer> offers, bool encrypts) {
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
-    const Offer& offer = offers[rank];
+    const NcclOffer& offer = offers[rank];
     if (offer.version != offers.front().version) {
       return fmt::format("rank {} has NCCL {}, but rank 0 has {}", rank, offer.version,
                          offers.front().version);

@@ -10,14 +10,14 @@
 
 namespace mccl::nccl {
 
-/// What a rank tells the others before they use NCCL.
-struct Offer {
+/// The data of one rank that decide whether the ranks can use NCCL.
+struct NcclOffer {
   direct::DeviceIdentity card;
   int version;  ///< Version of its NCCL.
 };
 /// Returns the reason if ranks with these offers cannot use NCCL together, and an empty string
 /// otherwise. `offers` is indexed by rank. For `encrypts` see make_path().
-std::string objection_to(std::span<const Offer> offers, bool encrypts);
+std::string objection_to(std::span<const NcclOffer> offers, bool encrypts);
 
 /// Creates the path of a group. Each rank needs its own GPU. Messages, and calls with types or
 /// operations that NCCL lacks, go through the host. If `encrypts` is true, NCCL is not used between

@@ -251,16 +251,21 @@ bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer
   return false;
 }
 
+/// Logs a warning and returns true if the guest, which has proved that it knows the job key, claims
+/// to be this rank.
+bool Acceptor::claims_this_rank(const Guest& guest) const {
+  if (guest.conversation.handshake().peer() != self_.rank) return false;
+  log_.warn(
+      "a process at {} claims to be rank {}, which is this process; give every process its own "
+      "rank (MCCL_RANK)",
+      guest.from.text(), self_.rank);
+  return true;
+}
+
 void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
   const Handshake& handshake = guest.conversation.handshake();
   hosts_of_peers_.insert(guest.host);
-  if (handshake.peer() == self_.rank) {
-    log_.warn(
-        "a process at {} claims to be rank {}, which is this process; give every process its own "
-        "rank (MCCL_RANK)",
-        guest.from.text(), self_.rank);
-    return;
-  }
+  if (claims_this_rank(guest)) return;
   newcomers.push_back({handshake.peer(),
                        handshake.key(),
                        guest.conversation.take_socket(),
@@ -275,6 +280,7 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
   const std::string& why = guest.conversation.trouble();
   if (!handshake.proven()) return turn_away(guest, level_of(handshake.refusal()), why, now);
   if (handshake.refusal() == Refusal::settings) {
+    if (claims_this_rank(guest)) return;
     newcomers.push_back({handshake.peer(),
                          handshake.key(),
                          {},

@@ -160,6 +160,7 @@ class Acceptor {
   void watch_guests(std::vector<pollfd>& descriptors) const;
   /// Returns false once the guest must be removed from guests_.
   bool advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
+  bool claims_this_rank(const Guest& guest) const;
   void arrived(Guest& guest, std::vector<Newcomer>& newcomers);
   void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
   void refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);

@@ -42,8 +42,6 @@ struct MeshOptions {
   /// Maximum number of ranks of a host per core; see processes_per_core(). Threads that encrypt use
   /// the cores that the ranks leave.
   double ranks_per_core = 1;
-  /// True if links inside this host can be repaired even in the middle of a large message.
-  bool keeps_all = false;
   std::function<void()> on_repaired =
       nullptr;  ///< Called for every broken connection that was replaced.
 };

@@ -159,7 +159,7 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
           .report_end_after = relay < 0 ? Clock::duration() : kNewsOnTheWay,
           .warn = [log = options_.log](const std::string& text) { log.warn("{}", text); },
           .repairer = repairs_,
-          .keeps_small_only = relay < 0 && is_inside_host && !options_.keeps_all,
+          .is_inside_host = relay < 0 && is_inside_host,
           .is_relayed = relay >= 0});
   if (repairs_) repairs_->add(*link, about);
   options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,

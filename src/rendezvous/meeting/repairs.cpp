@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "mccl/error.h"
@@ -49,7 +50,15 @@ void Repairs::forget(const TcpLink& link) noexcept {
   const auto found = links_.find(&link);
   if (found == links_.end()) return;
   close(found->second);
-  if (found->second.about.relay >= 0) --relayed_;
+  const RepairedLink& about = found->second.about;
+  if (about.relay >= 0) {
+    --relayed_;
+    try {
+      last_receipts_.push_back({WorldRank(about.peer), about.key, link.received()});
+    } catch (const std::bad_alloc&) {
+      // The peer waits until this rank closes the connection.
+    }
+  }
   links_.erase(found);
 }
 
@@ -124,7 +133,7 @@ void Repairs::suspect_all(int peer) noexcept {
 }
 
 std::vector<transport::Receipt> Repairs::take_receipts() {
-  std::vector<transport::Receipt> due;
+  std::vector<transport::Receipt> due = std::exchange(last_receipts_, {});
   if (relayed_ == 0) return due;
   for (auto& [link, entry] : links_) {
     if (entry.about.relay < 0 || link->received() - entry.receipt < kReceiptBytes) continue;

@@ -153,6 +153,9 @@ class Repairs final : public transport::tcp::Repairer {
   /// arrived that poll(2) does not report.
   bool has_repaired_ = false;
   std::list<Unknown> unknown_;
+  /// The receipts for relayed links whose peers have ended the stream. The peers wait for them
+  /// before they leave.
+  std::vector<transport::Receipt> last_receipts_;
 };
 
 }  // namespace mccl::rendezvous

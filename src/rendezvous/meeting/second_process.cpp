@@ -46,7 +46,10 @@ std::string connect_to_first(const MeetingOptions& options, const std::string& r
   const Clock::time_point deadline = Clock::now() + kLimit;
   EntriesOfRun store(*options.store, run);
   const std::string first = store.get(who_key(options.rank), kLimit);
-  if (first == this_process()) return {};  // This process was also part of that run.
+  for (int rank = 0; rank < options.size; ++rank) {
+    // This process was part of that run, perhaps as another rank.
+    if (find_now(store, who_key(rank)) == this_process()) return {};
+  }
   const Exchange exchange(store, options.rank, options.size, deadline, {});
   const auto cards = exchange.published("endpoints");
   const std::string& card = cards[static_cast<std::size_t>(options.rank)];
@@ -69,7 +72,8 @@ std::string connect_to_first(const MeetingOptions& options, const std::string& r
     dial.watch(watched);
     ::poll(watched.data(), watched.size(), milliseconds_until(dial.next_deadline()));
   }
-  return dial.take_socket() ? first : "";
+  const bool has_reached_it = dial.take_socket() || dial.was_refused();
+  return has_reached_it ? first : "";
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::function<void(const std::string& process)> warning_of_second(Log log, int r
 /// Called after no rank 0 has answered this process, or, on rank 0, after no other rank has
 /// arrived. If the ranks of an earlier run met through the same store, and the process that has
 /// this rank still runs, that process logs a warning, and this function throws InvalidArgument.
-/// Blocks for at most 2 s.
+/// Blocks for about 2 s at most.
 void report_to_first_process(const MeetingOptions& options);
 
 }  // namespace mccl::rendezvous

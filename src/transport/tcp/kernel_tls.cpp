@@ -1,16 +1,16 @@
 #include "transport/tcp/kernel_tls.h"
 
-#if defined(__linux__) && __has_include(<linux/tls.h>)
-#define MCCL_HAS_KERNEL_TLS
-#include <linux/tls.h>
-#endif
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#if defined(__linux__) && __has_include(<linux/tls.h>)
+#include <linux/tls.h>
+#endif
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -21,19 +21,29 @@
 
 namespace mccl::transport::tcp {
 
-#ifdef MCCL_HAS_KERNEL_TLS
+// The headers of old systems lack some of these names.
+#if defined(TCP_ULP) && defined(SOL_TLS) && defined(TLS_1_3_VERSION) && \
+    defined(TLS_CIPHER_CHACHA20_POLY1305)
 
 namespace {
 
+// Newer than the headers of some systems.
+#ifdef TLS_RX_EXPECT_NO_PAD
+constexpr int kExpectNoPadding = TLS_RX_EXPECT_NO_PAD;
+#else
+constexpr int kExpectNoPadding = 4;
+#endif
+
 /// Gives the kernel a key. `Info` is the kernel's structure for the cipher `number_of_cipher`.
+/// Returns 0 or an errno.
 template <typename Info>
-bool give_key(int descriptor, RecordKeys::Use use, std::uint16_t number_of_cipher,
-              std::span<const std::byte> key, std::span<const std::byte, 12> mask,
-              std::uint64_t number) noexcept {
+int give_key(int descriptor, RecordKeys::Use use, std::uint16_t number_of_cipher,
+             std::span<const std::byte> key, std::span<const std::byte, 12> mask,
+             std::uint64_t number) noexcept {
   Info info = {};
   info.info.version = TLS_1_3_VERSION;
   info.info.cipher_type = number_of_cipher;
-  if (key.size() != sizeof info.key) return false;
+  if (key.size() != sizeof info.key) return EINVAL;
   std::memcpy(info.key, key.data(), sizeof info.key);
   // The kernel calls the first part of the mask salt, and the rest iv.
   static_assert(sizeof info.salt + sizeof info.iv == mask.size());
@@ -42,9 +52,14 @@ bool give_key(int descriptor, RecordKeys::Use use, std::uint16_t number_of_ciphe
   for (std::size_t i = 0; i < sizeof number; ++i)
     info.rec_seq[sizeof info.rec_seq - 1 - i] = static_cast<unsigned char>(number >> (8 * i));
   const int direction = use == RecordKeys::Use::seal ? TLS_TX : TLS_RX;
-  const bool is_given = ::setsockopt(descriptor, SOL_TLS, direction, &info, sizeof info) == 0;
+  const int error =
+      ::setsockopt(descriptor, SOL_TLS, direction, &info, sizeof info) == 0 ? 0 : errno;
   OPENSSL_cleanse(&info, sizeof info);
-  return is_given;
+  // MCCL never pads. Without this option, the kernel copies what it decrypts once more.
+  const int yes = 1;
+  if (direction == TLS_RX)
+    (void)::setsockopt(descriptor, SOL_TLS, kExpectNoPadding, &yes, sizeof yes);
+  return error;
 }
 
 /// Tries to give the kernel two keys for the same direction of a connection on loopback.
@@ -55,36 +70,37 @@ bool try_kernel() {
   if (error == EINPROGRESS) {
     constexpr int kLimitMs = 1000;
     pollfd entry = {socket.descriptor(), POLLOUT, 0};
-    if (::poll(&entry, 1, kLimitMs) <= 0) return false;
+    while (::poll(&entry, 1, kLimitMs) < 0 && errno == EINTR) {
+    }
   }
   constexpr std::array<std::byte, 16> kNoKey{};
   const auto give = [&] {
     return give_key_to_kernel(socket.descriptor(), RecordKeys::Use::seal, CipherSuite::aes_128_gcm,
-                              kNoKey, {}, 0);
+                              kNoKey, {}, 0) == 0;
   };
   return start_kernel_tls(socket.descriptor()) && give() && give();
 }
 
 }  // namespace
 
-bool kernel_offers_tls() {
-  static const bool offers = [] {
-    try {
-      return try_kernel();
-    } catch (const Error&) {
-      return false;
-    }
-  }();
-  return offers;
+bool kernel_offers_tls() noexcept {
+  enum Answer { unknown, no, yes };
+  static std::atomic<Answer> answer = unknown;
+  try {
+    if (answer == unknown) answer = try_kernel() ? yes : no;
+  } catch (const std::exception&) {
+    // There are no descriptors, or there is no memory.
+  }
+  return answer == yes;
 }
 
 bool start_kernel_tls(int descriptor) noexcept {
   return ::setsockopt(descriptor, IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls") == 0;
 }
 
-bool give_key_to_kernel(int descriptor, RecordKeys::Use use, CipherSuite suite,
-                        std::span<const std::byte> key, const std::array<std::byte, 12>& mask,
-                        std::uint64_t number) noexcept {
+int give_key_to_kernel(int descriptor, RecordKeys::Use use, CipherSuite suite,
+                       std::span<const std::byte> key, const std::array<std::byte, 12>& mask,
+                       std::uint64_t number) noexcept {
   if (suite == CipherSuite::chacha20_poly1305) {
     return give_key<tls12_crypto_info_chacha20_poly1305>(
         descriptor, use, TLS_CIPHER_CHACHA20_POLY1305, key, mask, number);
@@ -120,7 +136,11 @@ FromKernel receive_from_kernel(int descriptor, std::span<std::byte> to) noexcept
   header.msg_control = control.data();
   header.msg_controllen = control.size();
   const ssize_t got = ::recvmsg(descriptor, &header, 0);
-  if (got < 0) return {.error = errno};
+  if (got < 0) {
+    // The last two are the kernel's errors for a header that TLS does not allow.
+    const bool is_invalid = errno == EBADMSG || errno == EINVAL || errno == EMSGSIZE;
+    return {.error = is_invalid ? EBADMSG : errno};
+  }
   FromKernel result{.bytes = static_cast<std::size_t>(got)};
   const cmsghdr* const kind = CMSG_FIRSTHDR(&header);
   if (kind != nullptr && kind->cmsg_level == SOL_TLS && kind->cmsg_type == TLS_GET_RECORD_TYPE)
@@ -130,11 +150,11 @@ FromKernel receive_from_kernel(int descriptor, std::span<std::byte> to) noexcept
 
 #else
 
-bool kernel_offers_tls() { return false; }
+bool kernel_offers_tls() noexcept { return false; }
 bool start_kernel_tls(int) noexcept { return false; }
-bool give_key_to_kernel(int, RecordKeys::Use, CipherSuite, std::span<const std::byte>,
-                        const std::array<std::byte, 12>&, std::uint64_t) noexcept {
-  return false;
+int give_key_to_kernel(int, RecordKeys::Use, CipherSuite, std::span<const std::byte>,
+                       const std::array<std::byte, 12>&, std::uint64_t) noexcept {
+  return ENOTSUP;
 }
 TransferResult send_message_by_kernel(int, ContentType, std::span<const std::byte>) noexcept {
   return {0, ENOTSUP};

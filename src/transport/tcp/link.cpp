@@ -24,6 +24,9 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 /// directly into their destination.
 constexpr std::size_t kSmallRequest = 4 << 10;
 constexpr std::size_t kSmallReceive = 16 << 10;
+/// Time for which TCP must have nothing to send before a link whose bytes the kernel encrypts may
+/// be closed. The kernel gives TCP the records that it holds within a tick of its clock.
+constexpr Clock::duration kKernelHolds = std::chrono::milliseconds(50);
 /// Maximum number of receives per depart() call, because the caller must also serve other links.
 constexpr int kMostDiscards = 64;
 /// Maximum number of bytes that one system call sends or receives; macOS rejects more than 2 GiB.
@@ -201,7 +204,13 @@ bool TcpLink::depart() noexcept {
       has_ended_sending_ = socket_.end_sending();
     for (int i = 0; i < kMostDiscards && receive(discarded.data(), discarded.size()) > 0; ++i) {
     }
-    return !ended_.empty() || unsent() == 0;
+    if (!ended_.empty()) return true;
+    const bool is_all_sent = unsent() == 0;
+    if (!is_all_sent) all_sent_since_ = Clock::time_point::max();
+    if (!is_all_sent || !socket_.secure() || !socket_.secure()->is_in_kernel()) return is_all_sent;
+    // The kernel may hold records that it gives to TCP a moment later.
+    all_sent_since_ = std::min(all_sent_since_, Clock::now());
+    return Clock::now() - all_sent_since_ >= kKernelHolds;
   } catch (const std::exception&) {
     return false;  // There is no memory for the error text. The next call detects the end again.
   }
@@ -244,6 +253,9 @@ void TcpLink::consume(std::size_t n) {
 
 std::size_t TcpLink::unsent() const {
   if (is_paused_) return retained_.end() - retained_.begin();
+  // A relay may still hold the bytes that its host has acknowledged.
+  if (has_ended_sending_ && options_.is_relayed && options_.repairer)
+    return retained_.end() - peer_has_;
   return to_send_again() + (socket_ ? socket_.unacknowledged() : 0);
 }
 

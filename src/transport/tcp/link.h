@@ -41,10 +41,10 @@ struct TcpLinkOptions {
   std::function<void(const std::string& text)> warn;
   /// Replaces broken connections of the link. If null, the link ends when its connection breaks.
   std::shared_ptr<Repairer> repairer = nullptr;
-  /// True if the bytes of large messages are not kept until the peer's host has acknowledged them.
-  /// This saves copies, but a connection that breaks in the middle of a large message cannot be
-  /// replaced.
-  bool keeps_small_only = false;
+  /// True if both ends are on one host. A byte that the system has sent is then in the buffer of
+  /// the receiving end, from which it can be read even after the connection has broken. So only
+  /// bytes that the system has not sent are kept, which saves copies.
+  bool is_inside_host = false;
   /// True if other ranks relay the connection. The bytes that a relay holds are acknowledged by its
   /// host, and lost if its connection to the next rank breaks. So bytes are kept until the peer
   /// has told, by received_by_peer(), that it has received them.
@@ -129,8 +129,8 @@ class TcpLink final : public Link {
   void failed_to_write(int error);
   /// Makes repairs impossible: from now on, the link ends when its present connection ends.
   void stop_repairs();
-  /// Number of bytes before the end of the stream that the peer's host may not have acknowledged.
-  StreamOffset unacknowledged() const;
+  /// Number of bytes before the end of the stream that may have to be sent again.
+  StreamOffset needed() const;
   /// True if no more bytes will be received and `report_end_at_` has passed.
   bool has_ended();
   [[noreturn]] void fail(const std::string& what) const;
@@ -149,6 +149,8 @@ class TcpLink final : public Link {
   /// True if the connection ended, but the peer did not close it: its host may be unreachable.
   bool cut_ = false;
   bool has_ended_sending_ = false;
+  /// Time since which depart() has found nothing unsent, if the kernel encrypts.
+  Clock::time_point all_sent_since_ = Clock::time_point::max();
   TcpLinkOptions options_;
   Shortage shortage_;
   Clock::time_point

@@ -44,17 +44,17 @@ bool may_be_repaired(int error) {
 
 }  // namespace
 
-StreamOffset TcpLink::unacknowledged() const {
+StreamOffset TcpLink::needed() const {
   if (is_paused_) return retained_.end();
   if (options_.is_relayed) return retained_.end() - peer_has_;
-  return unsent() + (socket_.secure() ? kBytesInRecords : 0);
+  const std::size_t bytes = options_.is_inside_host ? socket_.unsent() : socket_.unacknowledged();
+  return to_send_again() + bytes + (socket_.secure() ? kBytesInRecords : 0);
 }
 
 void TcpLink::release() noexcept {
   if (!options_.repairer) return;
-  if (options_.keeps_small_only && !is_paused_ && !retained_.is_small()) return retained_.drop();
   if (options_.is_relayed && retained_.end() - peer_has_ > kMostUnreported) return retained_.drop();
-  retained_.release([this] { return unacknowledged(); });
+  retained_.release([this] { return needed(); });
 }
 
 void TcpLink::received_by_peer(StreamOffset bytes) {

@@ -7,6 +7,7 @@
 #include <openssl/params.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -124,23 +125,26 @@ bool RecordKeys::with_key(const Call& call) const noexcept {
   return is_used;
 }
 
-bool RecordKeys::set_key(evp_cipher_ctx_st* context) const noexcept {
+bool RecordKeys::set_key(evp_cipher_ctx_st* context, const evp_cipher_st* cipher) const noexcept {
   return with_key([&](std::span<const std::byte> key) {
-    return EVP_CipherInit_ex(context, cipher_of(suite_), nullptr, raw(key.data()), nullptr,
+    return EVP_CipherInit_ex(context, cipher, nullptr, raw(key.data()), nullptr,
                              use_ == Use::seal ? 1 : 0) == 1;
   });
 }
 
-bool RecordKeys::give_to_kernel(int descriptor, std::uint64_t number) const noexcept {
-  return with_key([&](std::span<const std::byte> key) {
-    return give_key_to_kernel(descriptor, use_, suite_, key, mask_, number);
+int RecordKeys::give_to_kernel(int descriptor, std::uint64_t number) const noexcept {
+  int error = EPROTO;
+  (void)with_key([&](std::span<const std::byte> key) {
+    error = give_key_to_kernel(descriptor, use_, suite_, key, mask_, number);
+    return error == 0;
   });
+  return error;
 }
 
 void RecordKeys::add_lanes(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Context context(EVP_CIPHER_CTX_new());
-    if (context == nullptr || !set_key(context.get())) {
+    if (context == nullptr || !set_key(context.get(), cipher_of(suite_))) {
       throw Error("OpenSSL cannot prepare the cipher of an encrypted connection: " +
                   take_openssl_error());
     }
@@ -160,7 +164,7 @@ bool RecordKeys::replace() noexcept {
   }
   OPENSSL_cleanse(next.data(), next.size());
   return derive_mask() && std::ranges::all_of(lanes_, [this](const Context& context) {
-           return set_key(context.get());
+           return set_key(context.get(), nullptr);
          });
 }
 

@@ -19,6 +19,7 @@
 #include "mccl/secret.h"
 
 struct evp_cipher_ctx_st;
+struct evp_cipher_st;
 
 namespace mccl::transport::tcp {
 
@@ -79,9 +80,9 @@ class RecordKeys {
   /// if there is no memory.
   bool replace() noexcept;
 
-  /// Gives the kernel the present key; see kernel_tls.h. `number`: that of the next record. Returns
-  /// false if the kernel refuses.
-  bool give_to_kernel(int descriptor, std::uint64_t number) const noexcept;
+  /// Gives the kernel the present key; see give_key_to_kernel(). `number`: that of the next record.
+  /// Returns 0 or an errno.
+  int give_to_kernel(int descriptor, std::uint64_t number) const noexcept;
 
   /// The payload of a record, in two parts.
   using Payload = std::array<std::span<const std::byte>, 2>;
@@ -114,7 +115,8 @@ class RecordKeys {
   /// `call` returns false.
   template <typename Call>
   bool with_key(const Call& call) const noexcept;
-  bool set_key(evp_cipher_ctx_st* context) const noexcept;
+  /// `cipher`: null to replace the key of a context, which keeps its memory.
+  bool set_key(evp_cipher_ctx_st* context, const evp_cipher_st* cipher) const noexcept;
   /// Starts record `number` with the given header. Returns false if OpenSSL fails.
   bool begin(evp_cipher_ctx_st* context, std::uint64_t number, const std::byte* header) noexcept;
 

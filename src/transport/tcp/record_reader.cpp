@@ -44,7 +44,7 @@ TransferResult RecordReader::receive(std::span<std::byte> to, CipherThreads* thr
 }
 
 bool RecordReader::move_to_kernel() {
-  is_in_kernel_ = in_.empty() && rest_.empty() && keys_.give_to_kernel(descriptor_, received_);
+  is_in_kernel_ = in_.empty() && rest_.empty() && keys_.give_to_kernel(descriptor_, received_) == 0;
   return is_in_kernel_;
 }
 
@@ -64,7 +64,8 @@ TransferResult RecordReader::receive_decrypted(std::span<std::byte> to) {
     const std::span<std::byte> into = is_small ? rest_.space().first(kMostMessageBytes) : room;
     const auto [type, bytes, error] = receive_from_kernel(descriptor_, into);
     if (error == EINTR) continue;
-    if (would_block(error)) break;
+    has_drained_kernel_ = would_block(error);
+    if (has_drained_kernel_) break;
     if (bytes == 0) {
       end_input(error);
     } else if (type != ContentType::application_data) {
@@ -192,7 +193,7 @@ void RecordReader::take_message(ContentType type, std::span<const std::byte> mes
                              std::ranges::equal(message.first(4), std::span(kKeyUpdate).first(4)) &&
                              message[4] <= kUpdateRequested;
   if (!is_key_update || !keys_.replace() ||
-      (is_in_kernel_ && !keys_.give_to_kernel(descriptor_, 0))) {
+      (is_in_kernel_ && keys_.give_to_kernel(descriptor_, 0) != 0)) {
     broken_ = EBADMSG;
     return;
   }
@@ -203,6 +204,7 @@ void RecordReader::take_message(ContentType type, std::span<const std::byte> mes
 bool RecordReader::has_input() const {
   if (!rest_.empty()) return true;
   if (has_ended()) return false;
+  if (is_in_kernel_) return !has_drained_kernel_;
   const std::optional<std::size_t> size = record_size(in_.bytes());
   return !size || (*size > 0 && *size <= in_.size());
 }

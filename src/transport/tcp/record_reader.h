@@ -110,6 +110,7 @@ class RecordReader {
   CipherThreads* threads_ = nullptr;   ///< Threads that help this call of receive(), or null.
   bool reads_single_records_ = false;  ///< See read_single_records().
   bool is_in_kernel_ = false;          ///< True if the kernel decrypts the records.
+  bool has_drained_kernel_ = true;     ///< False if the kernel may have more payload.
   std::uint64_t received_ = 0;         ///< Number of records received under the current key.
   int empty_records_ = 0;              ///< Number of consecutive records without data.
 

@@ -65,7 +65,7 @@ void SecureStream::use(std::shared_ptr<Outbox> outbox) {
 /// If the kernel refuses one direction, it can still be used for the other.
 void SecureStream::move_to_kernel() noexcept {
   if (!is_open() || !out_.empty() || !kernel_offers_tls() || !start_kernel_tls(descriptor_)) return;
-  is_in_kernel_ = sending_->give_to_kernel(descriptor_, sent_);
+  is_in_kernel_ = sending_->give_to_kernel(descriptor_, sent_) == 0;
   (void)reader_->move_to_kernel();
 }
 
@@ -230,6 +230,11 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
   const TransferResult result = reader_->receive(to, is_worth_threads ? threads_ : nullptr);
   // Tells the peer why the stream ends.
   if (result.error == EBADMSG && !std::exchange(has_said_end_, true)) {
+    // A kernel that decrypts has failed the connection, so the next call of send reports this
+    // error.
+    int failure = 0;
+    socklen_t size = sizeof failure;
+    if (is_in_kernel_) (void)::getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &failure, &size);
     (void)seal_message(ContentType::alert, kBadRecord);
     (void)flush();
   }
@@ -237,22 +242,19 @@ TransferResult SecureStream::receive(std::span<std::byte> to) {
 }
 
 int SecureStream::flush() noexcept {
-  while (!out_.empty()) {
-    if (is_in_kernel_) {
-      if (send_message_of_kernel()) continue;
-    } else {
+  int error = 0;
+  if (is_in_kernel_) {
+    error = flush_to_kernel();
+  } else {
+    while (!out_.empty() && (error == 0 || error == EINTR)) {
       const ssize_t sent = ::send(descriptor_, out_.bytes().data(), out_.size(), kNoSignal);
-      if (sent >= 0) {
-        out_.take(static_cast<std::size_t>(sent));
-        continue;
-      }
+      error = sent < 0 ? errno : 0;
+      if (sent > 0) out_.take(static_cast<std::size_t>(sent));
     }
-    const int error = errno;
-    if (error == EINTR) continue;
-    if (outbox_ && would_block(error)) outbox_->wait(*this);
-    return failed_to_send(error);
   }
-  return 0;
+  if (error == 0) return 0;
+  if (outbox_ && would_block(error)) outbox_->wait(*this);
+  return failed_to_send(error);
 }
 
 int SecureStream::failed_to_send(int error) noexcept {
@@ -285,23 +287,29 @@ int SecureStream::send_by_kernel(std::span<const std::byte>& first,
   return 0;
 }
 
-bool SecureStream::send_message_of_kernel() noexcept {
-  const std::span<const std::byte> bytes = out_.bytes();
-  const auto type = static_cast<ContentType>(bytes[0]);
-  const std::size_t size = std::to_integer<std::size_t>(bytes[1]);
-  const TransferResult sent =
-      send_message_by_kernel(descriptor_, type, bytes.subspan(kKernelHeaderBytes, size));
-  errno = sent.error;
-  if (sent.error != 0) return false;
-  out_.take(kKernelHeaderBytes + size);
-  // The only handshake message that this end sends announces a new key.
-  if (type == ContentType::handshake &&
-      (!sending_->replace() || !sending_->give_to_kernel(descriptor_, 0))) {
-    has_failed_to_seal_ = true;
-    errno = EPROTO;
-    return false;
+int SecureStream::flush_to_kernel() noexcept {
+  int error = 0;
+  while ((!out_.empty() || is_key_due_) && (error == 0 || error == EINTR)) {
+    if (is_key_due_) {
+      error = sending_->give_to_kernel(descriptor_, 0);
+      is_key_due_ = would_block(error) || error == EINTR;
+      has_failed_to_seal_ = has_failed_to_seal_ || (error != 0 && !is_key_due_);
+      continue;
+    }
+    const std::span<const std::byte> bytes = out_.bytes();
+    const auto type = static_cast<ContentType>(bytes[0]);
+    const std::size_t size = std::to_integer<std::size_t>(bytes[1]);
+    error =
+        send_message_by_kernel(descriptor_, type, bytes.subspan(kKernelHeaderBytes, size)).error;
+    if (error != 0) continue;
+    out_.take(kKernelHeaderBytes + size);
+    // The only handshake message that this end sends announces a new key.
+    if (type != ContentType::handshake) continue;
+    is_key_due_ = sending_->replace();
+    if (!is_key_due_) has_failed_to_seal_ = true;
+    if (!is_key_due_) error = EPROTO;
   }
-  return true;
+  return error;
 }
 
 int SecureStream::end() noexcept {

@@ -67,8 +67,8 @@ class SecureStream {
   /// Queues the message that replaces the key for the bytes that this end sends. send() calls this
   /// function whenever a replacement is due. Returns false if TLS has failed.
   bool replace_key();
-  /// Number of encrypted bytes that the system has not taken yet.
-  std::size_t pending() const { return out_.size(); }
+  /// Number of encrypted bytes that the system has not taken yet; not 0 while a key is due.
+  std::size_t pending() const { return out_.size() + (is_key_due_ ? 1 : 0); }
   /// True if receive() may return bytes although the socket is not readable.
   bool has_input() const { return reader_ && reader_->has_input(); }
   /// Queues close_notify, after which this end sends no more bytes, and sends held bytes. Must be
@@ -103,8 +103,9 @@ class SecureStream {
   int seal_and_send(std::span<const std::byte>& first, std::span<const std::byte>& second);
   /// Sends the first bytes by the kernel, and removes them from the spans. Returns 0 or an errno.
   int send_by_kernel(std::span<const std::byte>& first, std::span<const std::byte>& second);
-  /// Sends the first message of out_. Returns false and sets errno if the kernel does not take it.
-  bool send_message_of_kernel() noexcept;
+  /// Gives the kernel the messages in out_, and the key that is due. Returns 0, or an errno if the
+  /// kernel does not take all of that.
+  int flush_to_kernel() noexcept;
   /// Handles an errno of a system call that sends.
   int failed_to_send(int error) noexcept;
   /// Encrypts one message of TLS itself into out_. Returns false if OpenSSL fails.
@@ -127,6 +128,7 @@ class SecureStream {
   bool has_tried_to_widen_ = false;
   CipherThreads* threads_ = nullptr;  ///< Threads that help; null if there are none.
   bool is_in_kernel_ = false;         ///< See is_in_kernel().
+  bool is_key_due_ = false;           ///< True if the kernel has still to get the present key.
   /// Records that the system has not taken yet. If the kernel encrypts: messages of TLS that it has
   /// not taken yet, each after its type and its size, which take one byte each.
   ByteQueue out_;

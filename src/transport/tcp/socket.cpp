@@ -95,7 +95,9 @@ TransferResult Socket::receive(std::span<std::byte> bytes) const {
 
 bool Socket::end_sending() const noexcept {
   if (secure_ && would_block(secure_->end())) return false;
-  (void)::shutdown(descriptor(), SHUT_WR);
+  // A kernel that encrypts may still hold records, which shutdown() would cut off. The message that
+  // ends the stream of TLS suffices.
+  if (!secure_ || !secure_->is_in_kernel()) (void)::shutdown(descriptor(), SHUT_WR);
   return true;
 }
 
@@ -115,6 +117,15 @@ std::size_t Socket::unacknowledged() const {
   if (::getsockopt(descriptor(), SOL_SOCKET, SO_NWRITE, &bytes, &length) != 0) bytes = 0;
 #endif
   return pending() + static_cast<std::size_t>(std::max(bytes, 0));
+}
+
+std::size_t Socket::unsent() const {
+#if defined(SIOCOUTQNSD)
+  int bytes = 0;
+  if (::ioctl(descriptor(), SIOCOUTQNSD, &bytes) == 0)
+    return pending() + static_cast<std::size_t>(std::max(bytes, 0));
+#endif
+  return unacknowledged();
 }
 
 std::string describe_errno(int error) {

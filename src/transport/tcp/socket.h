@@ -82,6 +82,9 @@ class Socket {
   /// bytes. On Linux, a sent end of stream (FIN) counts as one byte. If the system cannot report
   /// the number, only pending() bytes count.
   std::size_t unacknowledged() const;
+  /// Number of those bytes that this host has not sent yet. If the system cannot report the number,
+  /// all unacknowledged() bytes count.
+  std::size_t unsent() const;
 
  private:
   Descriptor descriptor_;

@@ -44,9 +44,7 @@ void reset_connection(const Link& link) {
 struct Pair {
   explicit Pair(const Config& config) : job(2, config) {
     for (const int rank : {0, 1}) {
-      MeshOptions options = job.options(rank, config, nullptr);
-      options.keeps_all = true;
-      job.join(std::move(options));
+      job.join(job.options(rank, config, nullptr));
     }
     job.exchange_endpoints();
     job[1].mesh->dial(WorldRank(0), {7, transport::Purpose::collective, 0}, in(seconds(20)));
