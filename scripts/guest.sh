@@ -13,7 +13,7 @@ set -euo pipefail
 
 export PATH=$PATH:/usr/sbin:/sbin
 root=$(cd "$(dirname "$0")/.." && pwd)
-suite= cpus=2 memory=6G seconds=900 address=10.9.0.1 wire=
+suite='' cpus=2 memory=6G seconds=900 address=10.9.0.1 wire=''
 while [[ $# -gt 0 && $1 != -- ]]; do
   case $1 in
     -k) suite=$2 ;;

@@ -1,5 +1,6 @@
 """Free TCP ports for tests."""
 
+import os
 import random
 import socket
 
@@ -9,6 +10,9 @@ import socket
 #: (tests/support/free_places.h).
 PORTS = range(20000, 29000)
 
+#: Each of pytest's processes has a share of the ports, so that two tests never get the same one.
+_PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _given: set[int] = set()
 
 
@@ -16,7 +20,7 @@ def free_port() -> int:
     """Returns a TCP port of this host on which nothing listens, a different one on each call."""
     while True:
         port = random.SystemRandom().choice(PORTS)
-        if port in _given:
+        if port in _given or port % _PROCESSES != _PROCESS:
             continue
         with socket.socket() as listener:
             try:
