@@ -55,20 +55,18 @@ void of_the_double(benchmark::State& state) {
   VerbsDouble verbs;
   verbs.add("here0", 1);
   const auto context = verbs.open("here0");
-  const auto domain = context->make_domain();
   std::vector<std::byte> memory(64);
-  const auto region = domain->register_memory(memory);
-  const std::array queues = {context->make_queue(16, nullptr), context->make_queue(16, nullptr)};
+  const auto region = context->register_memory(memory, Access::write);
   const QueuePairOptions options{.sends = 8, .receives = 8};
-  const std::array pairs = {domain->make_queue_pair(options, *queues[0]),
-                            domain->make_queue_pair(options, *queues[1])};
+  const std::array pairs = {context->make_queue_pair(options, nullptr),
+                            context->make_queue_pair(options, nullptr)};
   for (std::size_t end : {0, 1}) pairs[end]->connect({.queue_pair = pairs[1 - end]->number()});
   const Piece out{memory.data(), 32, region->key()}, in{memory.data() + 32, 32, region->key()};
   std::array<Completion, 16> ended;
   for (auto _ : state) {
     pairs[1]->post_receive(1, in);
     pairs[0]->post_send(2, {&out, 1}, true);
-    if (queues[0]->poll(ended) != 1 || queues[1]->poll(ended) != 1)
+    if (pairs[0]->poll(ended) != 1 || pairs[1]->poll(ended) != 1)
       return state.SkipWithError("the double did not complete at once");
   }
 }
