@@ -190,9 +190,16 @@ class AlteredRecord : public OnTheWay {
 };
 
 TEST_P(AlteredRecord, IsRefusedForItsPayload) { expect_refusal(500, std::byte{1}); }
-TEST_P(AlteredRecord, IsRefusedForItsType) {
-  // The kernel does not use the type in the header, and checks the one in the encrypted part.
-  if (GetParam() == KernelTls::never) expect_refusal(0, std::byte{1});
+/// The kernel does not use the type in the header: it checks the one in the encrypted part.
+TEST_P(AlteredRecord, IsRefusedForItsTypeOrKeepsIt) {
+  if (GetParam() == KernelTls::never) return expect_refusal(0, std::byte{1});
+  open();
+  const Bytes sent(1000, std::byte{1});
+  ASSERT_EQ(ends_.first.send(sent).bytes, sent.size());
+  Bytes got(sent.size());
+  EXPECT_EQ(received(got, [](std::span<std::byte> bytes) { bytes[0] ^= std::byte{1}; }).bytes,
+            sent.size());
+  EXPECT_EQ(got, sent);
 }
 TEST_P(AlteredRecord, IsRefusedForItsVersion) { expect_refusal(2, std::byte{7}); }
 TEST_P(AlteredRecord, IsRefusedForASmallLength) { expect_refusal(3, std::byte{2}); }

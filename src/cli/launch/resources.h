@@ -24,8 +24,8 @@ std::string_view name_of(BindTo bind_to);
 /// The processors of a host. Each hardware thread of a core is one processor, numbered by the
 /// kernel.
 struct Processors {
-  /// For each core that the job may use, the processors of it that the job may use. Cores of a
-  /// socket are adjacent.
+  /// The processors that the job may use, in one list for each core. Cores of a socket are
+  /// adjacent.
   std::vector<std::vector<int>> cores;
   double quota = 0;  ///< CPU time that the job's control group may use, in processors; 0: no limit.
   /// The reason why ranks cannot be bound on this host; empty if they can.
