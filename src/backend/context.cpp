@@ -40,10 +40,11 @@ using native::NativeGroup;
 class JobContext final : public Context {
  public:
   /// Connects all ranks. `config` is the configuration that config() returns.
-  JobContext(Config config, const ContextOptions& options)
+  /// `meets_along_cables`: true if join() has opened the store, along cables.
+  JobContext(Config config, const ContextOptions& options, bool meets_along_cables)
       : config_(std::move(config)),
-        is_wired_(options.wiring != nullptr),
         store_(options.store),
+        meets_along_cables_(meets_along_cables),
         compression_(compression_named(options.config.compression, options.config.topk_ratio)),
         setup_(std::make_shared<GroupSetup>(
             GroupSetup{nullptr, native::units_of(options.config), options.config.force_staging})),
@@ -100,16 +101,17 @@ class JobContext final : public Context {
     engine_->shutdown();
   }
   std::shared_ptr<Context> reconfigure(std::chrono::milliseconds timeout) override {
-    // The store must outlive the engine: another rank may already wait there.
+    if (uses_mpi()) {
+      throw InvalidArgument(
+          "reconfigure: MPI cannot replace the processes of a job; start the job again");
+    }
+    // A store must outlive the engine, because another rank may already wait there. But one that is
+    // reached along the cables ends with their connections.
     ContextOptions next{.rank = rank(),
                         .size = size(),
-                        .store = store_.lock(),
+                        .store = meets_along_cables_ ? nullptr : store_.lock(),
                         .config = config_,
                         .metrics = metrics()};
-    if (uses_mpi() || is_wired_)
-      throw InvalidArgument(
-          "reconfigure: not possible if the ranks met by MPI or along cables; destroy this context "
-          "and create another");
     if (timeout.count() > 0) {
       const double seconds = std::chrono::duration<double>(timeout).count();
       next.config.set("connect_timeout", fmt::format("{}", seconds));
@@ -117,6 +119,12 @@ class JobContext final : public Context {
     if (has_left_.exchange(true))
       throw InvalidArgument("reconfigure: this context was shut down; create another");
     engine_->shutdown();
+    if (meets_along_cables_) {
+      rendezvous::Joined joined =
+          rendezvous::join({.rank = next.rank, .size = next.size}, next.config, next.metrics);
+      next.store = std::move(joined.store);
+      next.wiring = std::move(joined.wiring);
+    }
     return create(next);
   }
   void before_fork() noexcept override { engine_->before_fork(); }
@@ -168,10 +176,10 @@ class JobContext final : public Context {
   }
 
   const Config config_;
-  const bool is_wired_;                ///< True if cables join the ranks.
   std::atomic<bool> has_left_{false};  ///< True once the context has been shut down.
   /// The store through which the ranks met. The engine owns it until it is shut down.
   const std::weak_ptr<Store> store_;
+  const bool meets_along_cables_;  ///< See the constructor.
   const Compression compression_;  ///< Compression of groups for which the program sets none.
   const std::shared_ptr<GroupSetup> setup_;
   const std::shared_ptr<engine::Engine> engine_;
@@ -184,10 +192,10 @@ std::shared_ptr<Context> Context::create(const ContextOptions& options) {
   ContextOptions whole = options;
   if (!whole.metrics) whole.metrics = std::make_shared<Metrics>();
   if (meets_by_mpi(whole.config))
-    return std::make_shared<JobContext>(whole.config, mpi::placed(whole));
+    return std::make_shared<JobContext>(whole.config, mpi::placed(whole), false);
   if (!whole.wiring && whole.size > 1)
     whole.wiring = rendezvous::wire(whole.rank, whole.size, whole.config, whole.metrics);
-  return std::make_shared<JobContext>(whole.config, whole);
+  return std::make_shared<JobContext>(whole.config, whole, options.wiring != nullptr);
 }
 
 std::shared_ptr<Context> Context::from_environment() {

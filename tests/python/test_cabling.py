@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import wired_hosts
-from launching import program
+from launching import BUILD, program
 from wired_hosts import WiredHosts
 
 pytestmark = pytest.mark.skipif(bool(why := wired_hosts.missing()), reason=why)
@@ -238,6 +238,34 @@ def test_the_last_message_of_a_rank_survives_a_break_behind_a_relay() -> None:
         assert ranks[0].stdout.readline() == "heard\n", ranks[0].communicate()
         ended = [process.communicate("\n", wired_hosts.PATIENCE) for process in ranks]
         assert all(process.returncode == 0 for process in ranks), ended
+
+
+@pytest.fixture(scope="module")
+def elastic(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
+    """The command of a rank that goes on with replacements, in each language."""
+    target = tmp_path_factory.mktemp("cabling") / "elastic"
+    library = BUILD / "src"
+    subprocess.run(
+        ["c++", "-std=c++20", f"-I{ROOT / 'include'}", PROGRAMS / "elastic.cpp", "-o", target,
+         f"-L{library}", "-lmccl", f"-Wl,-rpath,{library.resolve()}"],
+        check=True,
+    )  # fmt: skip
+    return {"C++": [target], "NumPy": [sys.executable, PROGRAMS / "elastic.py"]}
+
+
+@pytest.mark.parametrize("language", ["C++", pytest.param("NumPy", marks=pytest.mark.long)])
+@pytest.mark.parametrize("dead", [0, 2], ids=["the store dies", "a relay dies"])
+def test_a_replacement_joins_along_the_cables(elastic: dict, language: str, dead: int) -> None:
+    command = elastic[language]
+    with WiredHosts(4, ring(4)) as hosts:
+        ranks = hosts.start_all(*command)
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        ranks[dead].kill()
+        ranks[dead].wait()
+        ranks[dead] = hosts.start(dead, *command, "replacement")
+        ended = [process.communicate(timeout=wired_hosts.PATIENCE) for process in ranks]
+        assert all(out.endswith("4 ranks\n") for out, _ in ended), ended
 
 
 def test_a_rank_that_starts_again_while_others_wait_is_found_again() -> None:
