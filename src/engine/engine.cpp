@@ -47,6 +47,8 @@ Clock::duration seconds_to_duration(double seconds) {
 /// Longest time for which rank 0, at shutdown, waits for other ranks that still read from its
 /// store.
 constexpr std::chrono::seconds kLastArrival{5};
+/// Time after which a leaving rank logs for which peers it waits.
+constexpr std::chrono::seconds kQuietWait{2};
 /// The control connections and transports are checked at an interval of kBetweenLooks plus
 /// kLookAtAPeer per rank. A check takes longer with more peers, and checks must not occupy the
 /// whole core.
@@ -293,7 +295,8 @@ void Engine::shutdown() noexcept {
   groups_.end_all();
   Engine::run_callbacks(lock);  // runs the callbacks of the calls that end_all() has ended
   if (!lock.owns_lock()) lock.lock();
-  see_links_off(lock);
+  const Interruption interruption;
+  see_links_off(lock, interruption);
   peers_.leave();
   links_.close();
   staging_.close();
@@ -307,22 +310,41 @@ void Engine::shutdown() noexcept {
   // its end in their own leave().
   met_.store.reset();
   options_.store.reset();
-  options_.wiring->leave();
+  options_.wiring->leave(interruption);
 }
 
-/// Waits until the peers have received all data that this rank sent. Rank 0 also waits, for at most
-/// kLastArrival, until no other rank needs its store any more. Meanwhile this rank answers control
-/// messages and gives up silent peers.
-void Engine::see_links_off(std::unique_lock<std::mutex>& lock) noexcept {
+/// Waits until the peers have received all data that this rank sent, but at most for
+/// MCCL_CONNECT_TIMEOUT, and only until a signal interrupts the wait. Rank 0 also waits, for at
+/// most kLastArrival, until no other rank needs its store any more. Meanwhile this rank answers
+/// control messages and gives up silent peers.
+void Engine::see_links_off(std::unique_lock<std::mutex>& lock,
+                           const Interruption& interruption) noexcept {
   Departing& departing = groups_.departing();
-  const Clock::time_point all_are_here_by = Clock::now() + kLastArrival;
-  for (departing.sweep(Clock::now());
-       !departing.empty() || (Clock::now() < all_are_here_by && somebody_still_arrives());
-       departing.sweep(Clock::now())) {
-    look_beside_safely(Clock::now());
+  const Clock::time_point start = Clock::now();
+  bool has_told = false;
+  departing.end_by(start + milliseconds_of(options_.config.connect_timeout));
+  for (Clock::time_point now = start;; now = Clock::now()) {
+    departing.sweep(now);
+    const bool has_data = !departing.empty();
+    if (!has_data && (now >= start + kLastArrival || !somebody_still_arrives())) return;
+    if (interruption.has_arrived())
+      return departing.give_up("had not received everything when a signal ended this rank's wait");
+    if (has_data && now >= start + kQuietWait && !std::exchange(has_told, true)) tell_of_the_wait();
+    look_beside_safely(now);
     lock.unlock();
     std::this_thread::sleep_for(milliseconds(1));
     lock.lock();
+  }
+}
+
+void Engine::tell_of_the_wait() noexcept {
+  try {
+    log_.info(
+        "this rank leaves the job, but waits until its peers have received what it sent: {}. The "
+        "wait ends after {:.3g} s (MCCL_CONNECT_TIMEOUT), or at SIGINT or SIGTERM",
+        groups_.departing().text(), options_.config.connect_timeout);
+  } catch (const std::bad_alloc&) {
+    // Memory has run out. The wait continues without the message.
   }
 }
 

@@ -39,6 +39,7 @@
 #include "base/call_clock.h"
 #include "base/clock.h"
 #include "base/flight_recorder.h"
+#include "base/interruption.h"
 #include "base/log.h"
 #include "base/rank.h"
 #include "engine/calls/completions.h"
@@ -207,7 +208,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
   bool somebody_still_arrives();
-  void see_links_off(std::unique_lock<std::mutex>& lock) noexcept;
+  void see_links_off(std::unique_lock<std::mutex>& lock, const Interruption& interruption) noexcept;
+  void tell_of_the_wait() noexcept;
 
   // Defined in engine_groups.cpp:
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <new>
 #include <utility>
 
@@ -44,9 +45,27 @@ bool Departing::is_over(DepartingLink& departing, Clock::time_point now) const n
     warn(departing, "has accepted no data for MCCL_CONNECT_TIMEOUT");
     return true;
   }
+  if (now >= end_) {
+    warn(departing, "has not received everything within MCCL_CONNECT_TIMEOUT");
+    return true;
+  }
   if (now - departing.since < kMostPatience * patience_) return false;
   warn(departing, "has not received everything within ten times MCCL_CONNECT_TIMEOUT");
   return true;
+}
+
+void Departing::give_up(std::string_view why) noexcept {
+  for (const DepartingLink& each : links_) warn(each, why);
+  links_.clear();
+}
+
+std::string Departing::text() const {
+  std::map<WorldRank, std::size_t> unsent;
+  for (const DepartingLink& each : links_) unsent[each.peer] += each.unsent;
+  std::string text;
+  for (const auto& [peer, bytes] : unsent)
+    text += fmt::format("{}rank {} ({} bytes)", text.empty() ? "" : ", ", peer, bytes);
+  return text;
 }
 
 void Departing::lose(WorldRank peer, transport::Loss loss) noexcept {
@@ -61,9 +80,8 @@ void Departing::lose(WorldRank peer, transport::Loss loss) noexcept {
 void Departing::warn(const DepartingLink& departing, std::string_view why) const noexcept {
   try {
     log_.warn(
-        "rank {} {} after this rank destroyed a group: up to {} bytes of completed calls may be "
-        "lost "
-        "({})",
+        "rank {} {}: up to {} bytes of completed calls of a group that this rank has destroyed may "
+        "be lost ({})",
         departing.peer, why, departing.unsent, departing.link->description());
   } catch (const std::bad_alloc&) {
     // Memory has run out. The link is given up without the warning.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <list>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,14 @@ class Departing {
   /// Gives up the links to a peer that fell silent. No-op for Loss::reported, because the peer's
   /// operating system then closes the links.
   void lose(WorldRank peer, transport::Loss loss) noexcept;
+  /// Must be called when this rank leaves the job: gives up every link that remains at `end`, which
+  /// is MCCL_CONNECT_TIMEOUT later.
+  void end_by(Clock::time_point end) noexcept { end_ = end; }
+  /// Gives up all links, with a warning that contains the reason, for example "has fallen silent".
+  void give_up(std::string_view why) noexcept;
+  /// Returns the peers and the number of bytes that they have not received, for example "rank 3
+  /// (1234 bytes)".
+  std::string text() const;
   void watch(std::vector<pollfd>& descriptors) const;
   bool empty() const { return links_.empty(); }
 
@@ -54,6 +63,7 @@ class Departing {
 
   const Clock::duration patience_;
   const Log& log_;
+  Clock::time_point end_ = Clock::time_point::max();  ///< See end_by().
   DepartingLinks links_;
 };
 

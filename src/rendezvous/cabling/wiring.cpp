@@ -28,6 +28,8 @@ using transport::tcp::Listener;
 constexpr std::ptrdiff_t kMostTimes = 16;
 /// Time after which a departing rank logs that it waits for ranks whose connections it relays.
 constexpr Clock::duration kQuietlyStays = 2s;
+/// Time between two looks for a signal that ends this wait.
+constexpr Clock::duration kBetweenSignals = 50ms;
 
 /// True if the hostfile also lists the port for another rank, which may run on this host.
 bool is_shared(const WiringOptions& options, int port) {
@@ -112,7 +114,7 @@ Wiring::~Wiring() {
   }
 }
 
-void Wiring::leave() {
+void Wiring::leave(const Interruption& interruption) {
   std::unique_lock lock(mutex_);
   if (abandoned_ || !thread_ || !thread_->joinable()) return;
   leaves_ = true;
@@ -121,9 +123,11 @@ void Wiring::leave() {
     const auto has_ended = [this](int rank) { return discovery_.has_ended(rank); };
     return !relaying_.is_needed(Clock::now(), has_ended) || trouble_ || !has_agreed_;
   };
-  if (!changed_.wait_for(lock, kQuietlyStays, is_free)) {
-    log_.info("this rank relays connections of other ranks, so it waits for them to finish");
-    changed_.wait(lock, is_free);
+  const Clock::time_point told_at = Clock::now() + kQuietlyStays;
+  bool has_told = false;
+  while (!changed_.wait_for(lock, kBetweenSignals, is_free) && !interruption.has_arrived()) {
+    if (Clock::now() >= told_at && !std::exchange(has_told, true))
+      log_.info("this rank relays connections of other ranks, so it waits for them to finish");
   }
   is_over_ = true;
   wake_.wake();

@@ -80,6 +80,36 @@ TEST_F(DepartingTest, GivesUpALinkWhosePeerReadsTooSlowly) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("may be lost"), std::string::npos);
 }
 
+TEST_F(DepartingTest, GivesUpALinkAtTheEndOfTheJob) {
+  State state{.unsent = 1000};
+  add(state);
+  departing_.end_by(start_ + kPatience);
+  for (int second = 1; second < kPatience.count(); ++second, --state.unsent) {
+    departing_.sweep(start_ + std::chrono::seconds(second));
+    ASSERT_FALSE(state.destroyed) << second;
+  }
+  ::testing::internal::CaptureStderr();
+  departing_.sweep(start_ + kPatience);
+  EXPECT_TRUE(state.destroyed);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("rank 3 has not received everything "
+                                                          "within MCCL_CONNECT_TIMEOUT: "),
+            std::string::npos);
+}
+
+TEST_F(DepartingTest, GivesUpAllLinksForAReason) {
+  State first{.unsent = 1000};
+  State second{.unsent = 234};
+  add(first);
+  add(second);
+  EXPECT_EQ(departing_.text(), "rank 3 (1234 bytes)");
+  ::testing::internal::CaptureStderr();
+  departing_.give_up("is too slow");
+  EXPECT_TRUE(first.destroyed && second.destroyed);
+  EXPECT_TRUE(departing_.empty());
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("rank 3 is too slow: up to 234 bytes"),
+            std::string::npos);
+}
+
 TEST_F(DepartingTest, WarnsOfBytesThatMayBeLost) {
   State state{.unsent = 1234};
   add(state);

@@ -1,0 +1,24 @@
+// Notices signals by which a user or a launcher asks this process to end.
+#pragma once
+
+#include <cstdint>
+
+namespace mccl {
+
+/// While it exists, counts SIGINT and SIGTERM, and then calls the program's own handler as before.
+/// A signal without a handler keeps its effect: it ends the process, or is ignored. Thread-safe.
+class Interruption {
+ public:
+  Interruption() noexcept;
+  ~Interruption();
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+
+  /// True if a handler has received one of the signals since this object was made.
+  bool has_arrived() const noexcept;
+
+ private:
+  const std::uint64_t before_;
+};
+
+}  // namespace mccl

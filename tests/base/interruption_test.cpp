@@ -1,0 +1,99 @@
+// Tests that SIGINT and SIGTERM are noticed, and still reach the handlers of the program.
+#include "base/interruption.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+
+namespace mccl {
+namespace {
+
+volatile sig_atomic_t handled = 0;
+void count(int) { handled = handled + 1; }
+void count_with_info(int, siginfo_t* info, void*) {
+  handled = handled + (info != nullptr && info->si_pid == ::getpid() ? 100 : 0);
+}
+
+class InterruptionTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    handled = 0;
+    ASSERT_EQ(::sigaction(GetParam(), nullptr, &before_), 0);
+  }
+  void TearDown() override { ::sigaction(GetParam(), &before_, nullptr); }
+
+  static struct sigaction action() {
+    struct sigaction found = {};
+    EXPECT_EQ(::sigaction(GetParam(), nullptr, &found), 0);
+    return found;
+  }
+
+ private:
+  struct sigaction before_ = {};
+};
+
+TEST_P(InterruptionTest, NoticesASignalAndCallsTheHandlerOfTheProgram) {
+  ::signal(GetParam(), &count);
+  {
+    const Interruption interruption;
+    EXPECT_FALSE(interruption.has_arrived());
+    ::raise(GetParam());
+    EXPECT_TRUE(interruption.has_arrived());
+    EXPECT_FALSE(Interruption().has_arrived()) << "only later signals count";
+  }
+  EXPECT_EQ(handled, 1);
+  EXPECT_EQ(action().sa_handler, &count);
+}
+
+TEST_P(InterruptionTest, PassesOnTheDetailsOfTheSignal) {
+  struct sigaction detailed = {};
+  detailed.sa_sigaction = &count_with_info;
+  detailed.sa_flags = SA_SIGINFO | SA_RESTART;
+  ::sigaction(GetParam(), &detailed, nullptr);
+  {
+    const Interruption interruption;
+    EXPECT_NE(action().sa_flags & SA_RESTART, 0);
+    ::kill(::getpid(), GetParam());
+    EXPECT_TRUE(interruption.has_arrived());
+  }
+  EXPECT_EQ(handled, 100);
+  EXPECT_EQ(action().sa_sigaction, &count_with_info);
+}
+
+TEST_P(InterruptionTest, LeavesSignalsWithoutAHandlerAlone) {
+  for (const auto effect : {SIG_DFL, SIG_IGN}) {
+    ::signal(GetParam(), effect);
+    const Interruption interruption;
+    EXPECT_EQ(action().sa_handler, effect);
+  }
+}
+
+TEST_P(InterruptionTest, OneObjectMayOutliveAnother) {
+  ::signal(GetParam(), &count);
+  auto first = std::make_unique<Interruption>();
+  const Interruption second;
+  first.reset();
+  ::raise(GetParam());
+  EXPECT_TRUE(second.has_arrived());
+  EXPECT_EQ(handled, 1);
+}
+
+// This test is the last one of its signal, because the signal is not watched afterwards.
+TEST_P(InterruptionTest, ZKeepsAHandlerThatTheProgramInstallsMeanwhile) {
+  ::signal(GetParam(), &count);
+  {
+    const Interruption interruption;
+    ::signal(GetParam(), &count);
+  }
+  EXPECT_EQ(action().sa_handler, &count);
+  const Interruption interruption;
+  ::raise(GetParam());
+  EXPECT_EQ(handled, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, InterruptionTest, ::testing::Values(SIGINT, SIGTERM));
+
+}  // namespace
+}  // namespace mccl
