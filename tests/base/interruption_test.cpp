@@ -80,8 +80,8 @@ TEST_P(InterruptionTest, OneObjectMayOutliveAnother) {
   EXPECT_EQ(handled, 1);
 }
 
-// This test is the last one of its signal, because the signal is not watched afterwards.
-TEST_P(InterruptionTest, ZKeepsAHandlerThatTheProgramInstallsMeanwhile) {
+// This is the last test of the file, because the signals are not watched after it.
+TEST_P(InterruptionTest, KeepsAHandlerThatTheProgramInstallsMeanwhile) {
   ::signal(GetParam(), &count);
   {
     const Interruption interruption;
