@@ -35,6 +35,7 @@ void expect_given_up(Processes& job, int survivor, int lost) {
   EXPECT_NE(error.find("rank " + std::to_string(lost)), std::string::npos) << error;
   EXPECT_NE(error.find("MCCL_LIVENESS_INTERVAL"), std::string::npos)
       << "rank " << survivor << ": " << error;
+  EXPECT_NE(error.find(", host "), std::string::npos) << error;
 }
 
 struct Scene {

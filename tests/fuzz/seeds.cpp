@@ -313,8 +313,9 @@ void write_what_people_say(const std::filesystem::path& root) {
   const Corpus endpoints(root, "endpoint");
   endpoints.add("one", rendezvous::serialise({3, "desk/42", 29600, {"10.0.0.1"}, false}));
   endpoints.add("two", rendezvous::serialise({0, "desk", 1, {"fe80::1%eth0", "::1"}, true}));
-  endpoints.add("huge_port",
-                R"({"addresses":["::1"],"host":"desk","listed":false,"port":295e99,"rank":3})");
+  endpoints.add(
+      "huge_port",
+      R"({"addresses":["::1"],"host":"desk","host_name":"desk","listed":false,"port":295e99,"rank":3})");
 }
 
 /// Returns the bytes that a stranger with another key sends to a member, until the member refuses

@@ -1,4 +1,7 @@
+#include <gmock/gmock.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <thread>
@@ -215,6 +218,21 @@ TEST(TcpLink, DescribesBothEnds) {
   const std::string expected = "tcp " + near.local().text() + " -> " + near.remote().text();
   EXPECT_EQ(tcp::TcpLink(std::move(near), "rank 1").description(), expected);
   EXPECT_NE(expected.find("[::1]:"), std::string::npos);
+}
+
+TEST(TcpLink, NamesTheHostOfThePeerInItsErrors) {
+  auto [near, far] = connected_sockets("127.0.0.1");
+  tcp::TcpLink link(std::move(near), "rank 1", {.peer_host = "desk"});
+  { const tcp::Socket closed = std::move(far); }
+  std::array<std::byte, 1> byte{};
+  try {
+    while (link.read(byte) == 0) {
+    }
+    FAIL() << "the peer sends nothing";
+  } catch (const LinkClosed& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("lost the connection to rank 1: "));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(", host desk)"));
+  }
 }
 
 }  // namespace

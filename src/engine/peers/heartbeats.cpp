@@ -25,9 +25,10 @@ std::vector<Heartbeats::Silent> Heartbeats::beat(Clock::time_point now) {
   for (const WorldRank peer : Liveness::beat(now)) {
     if (!peers_.connected(peer)) continue;
     silent.push_back(
-        {peer, fmt::format("nothing has arrived from it for {:.3g} s (MCCL_LIVENESS_INTERVAL): it "
-                           "is stopped, or its host cannot be reached",
-                           std::chrono::duration<double>(silence_).count())});
+        {peer,
+         fmt::format("nothing has arrived from it for {:.3g} s (MCCL_LIVENESS_INTERVAL): it "
+                     "is stopped, or its host cannot be reached ({})",
+                     std::chrono::duration<double>(silence_).count(), peers_.description(peer))});
     peers_.give_up(peer, silent.back().reason);
   }
   return silent;

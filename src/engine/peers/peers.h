@@ -26,6 +26,8 @@ class Peers {
   /// `is_relayed`: true if the link passes through other ranks, which relay its data.
   void connect(WorldRank rank, std::unique_ptr<transport::Link> link, bool is_relayed = false);
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
+  /// Describes the connection to a connected peer: its addresses and the peer's host.
+  std::string description(WorldRank rank) const { return peer(rank).control->link().description(); }
   /// The reason why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 

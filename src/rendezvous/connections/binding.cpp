@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <optional>
 #include <set>
@@ -23,6 +24,14 @@ using transport::tcp::BindError;
 using transport::tcp::InterfaceAddress;
 using transport::tcp::Listener;
 using transport::tcp::Medium;
+
+/// Returns this host's name as a word for an Endpoint.
+std::string host_name_as_word() {
+  std::string name = host_name();
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return std::isgraph(c) == 0; }, '-');
+  return name.empty() ? "unnamed" : name;
+}
 
 constexpr std::size_t kMaxPublished = 32;
 constexpr int kEphemeralTries = 16;
@@ -344,6 +353,7 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
   }
   binding.endpoint.rank = rank;
   binding.endpoint.host = transport::tcp::host_identity();
+  binding.endpoint.host_name = host_name_as_word();
   binding.endpoint.port = binding.listeners.front().address().port();
   binding.endpoint.addresses = own.published;
   binding.endpoint.listed = own.listed;

@@ -117,6 +117,7 @@ bool is_numeric_address(std::string_view text) {
 std::string fault_of(const Endpoint& endpoint) {
   if (endpoint.rank < 0) return fmt::format("rank {} is negative", endpoint.rank);
   if (!is_word(endpoint.host)) return "the host identity is not a printable word";
+  if (!is_word(endpoint.host_name)) return "the host's name is not a printable word";
   if (endpoint.port == 0) return "the port is 0";
   if (endpoint.addresses.empty() || endpoint.addresses.size() > kMaxAddresses)
     return fmt::format("it has {} addresses, expected 1 to {}", endpoint.addresses.size(),
@@ -198,11 +199,9 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
 std::string serialise(const Endpoint& endpoint) {
   if (const std::string fault = fault_of(endpoint); !fault.empty())
     throw InvalidArgument("cannot publish an endpoint: " + fault);
-  return json{{"rank", endpoint.rank},
-              {"host", endpoint.host},
-              {"port", endpoint.port},
-              {"listed", endpoint.listed},
-              {"addresses", endpoint.addresses}}
+  return json{{"rank", endpoint.rank},           {"host", endpoint.host},
+              {"host_name", endpoint.host_name}, {"port", endpoint.port},
+              {"listed", endpoint.listed},       {"addresses", endpoint.addresses}}
       .dump();
 }
 
@@ -214,8 +213,8 @@ Endpoint parse_endpoint(std::string_view text) {
     // Only the conversion of an integer has a defined result for every number.
     if (!fields.at("rank").is_number_integer() || !fields.at("port").is_number_integer())
       refuse("its rank or port is not an integer");
-    endpoint = {fields.at("rank"), fields.at("host"), fields.at("port"), fields.at("addresses"),
-                fields.at("listed")};
+    endpoint = {fields.at("rank"),      fields.at("host"),   fields.at("port"),
+                fields.at("addresses"), fields.at("listed"), fields.at("host_name")};
   } catch (const json::exception&) {
     refuse("it is not the JSON of an endpoint");
   }

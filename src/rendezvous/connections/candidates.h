@@ -21,6 +21,8 @@ struct Endpoint {
   std::vector<std::string> addresses;
   /// True if the user listed the addresses. Each then gets its own rail (parallel connection).
   bool listed = false;
+  /// Name of the host in messages. A word of printable ASCII characters.
+  std::string host_name = "unnamed";
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };

@@ -45,10 +45,11 @@ bool is_cut(int error) { return error != ECONNRESET && error != EPIPE; }
 
 }  // namespace
 
-std::string TcpLink::description_of(const Socket& socket) {
-  const SecureStream* const secure = socket.secure();
-  return fmt::format("{}{}tcp {} -> {}", secure && secure->is_in_kernel() ? "kernel-" : "",
-                     secure ? "encrypted " : "", socket.local().text(), socket.remote().text());
+std::string TcpLink::describe_connection() const {
+  const SecureStream* const secure = socket_.secure();
+  return fmt::format("{}{}tcp {} -> {}{}{}", secure && secure->is_in_kernel() ? "kernel-" : "",
+                     secure ? "encrypted " : "", socket_.local().text(), socket_.remote().text(),
+                     options_.peer_host.empty() ? "" : ", host ", options_.peer_host);
 }
 
 std::string TcpLink::explain(int error) {
@@ -69,10 +70,9 @@ std::string TcpLink::explain(int error) {
 }
 
 TcpLink::TcpLink(Socket socket, std::string peer, TcpLinkOptions options)
-    : socket_(std::move(socket)),
-      peer_(std::move(peer)),
-      description_(description_of(socket_)),
-      options_(std::move(options)) {}
+    : socket_(std::move(socket)), peer_(std::move(peer)), options_(std::move(options)) {
+  description_ = describe_connection();
+}
 
 TcpLink::~TcpLink() {
   if (options_.repairer) options_.repairer->forget(*this);

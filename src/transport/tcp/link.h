@@ -49,6 +49,8 @@ struct TcpLinkOptions {
   /// host, and lost if its connection to the next rank breaks. So bytes are kept until the peer
   /// has told, by received_by_peer(), that it has received them.
   bool is_relayed = false;
+  /// Name of the peer's host for messages; may be empty.
+  std::string peer_host = {};
   /// System call for sending, which tests replace. Not used on an encrypted connection.
   ssize_t (*send)(int socket, const msghdr* message, int flags) = ::sendmsg;
 };
@@ -111,7 +113,7 @@ class TcpLink final : public Link {
   StreamOffset to_send_again() const { return retained_.end() - again_from_; }
 
  private:
-  static std::string description_of(const Socket& socket);
+  std::string describe_connection() const;
   /// Returns the text for an error of a system call that sends or receives.
   static std::string explain(int error);
   /// Sends as much of `first` followed by `second` as the system accepts. Returns the number of

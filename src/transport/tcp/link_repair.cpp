@@ -109,7 +109,7 @@ void TcpLink::resume(Socket socket, StreamOffset peer_has) {
         peer_, peer_has, retained_.begin(), retained_.end()));
   }
   socket_ = std::move(socket);
-  description_ = description_of(socket_);
+  description_ = describe_connection();
   again_from_ = peer_has;
   peer_has_ = std::max(peer_has_, peer_has);
   is_paused_ = has_ended_sending_ = false;

@@ -9,7 +9,7 @@ namespace mccl::rendezvous {
 namespace {
 
 Endpoint sample() {
-  return {3, "boot-1234-net-56", 29603, {"10.0.0.1", "fd00::1", "fe80::1%eth0"}, true};
+  return {3, "boot-1234-net-56", 29603, {"10.0.0.1", "fd00::1", "fe80::1%eth0"}, true, "b"};
 }
 
 TEST(Endpoint, SurvivesFormattingAndParsing) {
@@ -31,6 +31,8 @@ TEST(Endpoint, RefusesToPublishAnInvalidEndpoint) {
   EXPECT_THROW(serialise(broken([](Endpoint& e) { e.host = ""; })), InvalidArgument);
   EXPECT_THROW(serialise(broken([](Endpoint& e) { e.host = "a b"; })), InvalidArgument);
   EXPECT_THROW(serialise(broken([](Endpoint& e) { e.host = "a\nport=1"; })), InvalidArgument);
+  EXPECT_THROW(serialise(broken([](Endpoint& e) { e.host_name = ""; })), InvalidArgument);
+  EXPECT_THROW(serialise(broken([](Endpoint& e) { e.host_name = "a\x1b"; })), InvalidArgument);
   EXPECT_THROW(serialise(broken([](Endpoint& e) { e.addresses = {}; })), InvalidArgument);
   EXPECT_THROW(serialise(broken([](Endpoint& e) { e.addresses = {"node1"}; })), InvalidArgument);
   EXPECT_THROW(serialise(broken([](Endpoint& e) { e.addresses = {"10.0.0.1\n"}; })),
