@@ -189,7 +189,7 @@ void Engine::beat(Clock::time_point now) {
 
 void Engine::fail_all(const std::exception& error) noexcept {
   const Failure failure = failure_of(error);
-  log_.error("rank {} cannot continue: {}", rank(), failure.reason);
+  log_.error("rank {} cannot continue, so all its groups fail: {}", rank(), failure.reason);
   groups_.fail_all(failure);
 }
 

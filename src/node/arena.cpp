@@ -157,7 +157,9 @@ std::shared_ptr<Arena> Arena::make(std::size_t capacity) {
 
 Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file(capacity)) {
   if (!change_memory(file_, kReserve, 0, page_bytes())) {
-    throw Error("shared memory: the system has no free page left");
+    throw Error(
+        "shared memory: the system has no free page left; free memory, or raise the "
+        "memory limit of the container");
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
   new (first_page_.data()) ArenaHeader;
@@ -289,7 +291,9 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
   if (size_ < page_bytes()) throw Error("shared memory: a peer's memory is smaller than a page");
   first_page_ = Mapping::of(file_, 0, page_bytes());
   if (header().magic != ArenaHeader::kMagic) {
-    throw Error("shared memory: a peer's memory was not made by this version of MCCL");
+    throw Error(
+        "shared memory: a peer's memory was not made by this version of MCCL; "
+        "install the same version for all processes of this host");
   }
 }
 

@@ -35,8 +35,9 @@ bool DirectCall::try_finish() {
     if (!error) return false;
   } else if (queue_.has_given_up(number_)) {
     const std::string reason = path_->failure();
-    error = std::make_exception_ptr(PeerError(fmt::format(
-        "{} has no result: {}", description(), reason.empty() ? "its group was aborted" : reason)));
+    error = std::make_exception_ptr(
+        PeerError(fmt::format("{} ended without a result: {}", description(),
+                              reason.empty() ? "its group was aborted" : reason)));
   }
   for (const Work::Callback& callback : finish(error)) callback(error);
   return true;

@@ -90,7 +90,8 @@ bool NcclPath::supports(const Request& request) const {
 
 /// Rank 0 creates the id with which NCCL's ranks find each other, and the group broadcasts the id.
 void NcclPath::meet() {
-  const NcclOffer own{direct::card_of(device::depot_of(device_)->accelerator().bus()), nccl_.version};
+  const NcclOffer own{direct::card_of(device::depot_of(device_)->accelerator().bus()),
+                      nccl_.version};
   const std::vector<NcclOffer> offers = direct::gather(group(), own);
   if (const std::string reason = objection_to(offers, encrypts_); !reason.empty()) {
     options_.notices->warn(group(), fmt::format("collectives on GPUs do not use NCCL: {}", reason));
@@ -279,8 +280,8 @@ std::string NcclPath::why_failed() {
   Result state = kSuccess;
   if (failure_.empty() && comm_ && nccl_.CommGetAsyncError(comm_, &state) == kSuccess &&
       state != kSuccess && state != kInProgress) {
-    failure_ = fmt::format("NCCL reports an error on rank {}: {}", group().rank(),
-                           nccl_.GetErrorString(state));
+    failure_ = fmt::format("NCCL reports an error on rank {}: {}; NCCL_DEBUG=INFO shows its cause",
+                           group().rank(), nccl_.GetErrorString(state));
   }
   return failure_;
 }

@@ -91,7 +91,10 @@ void Completions::run(OperationList calls) const noexcept {
 
 void Completions::blame_callback(std::string_view thrown) const noexcept {
   try {
-    log_.error("a callback that the program registered for a call threw: {}", thrown);
+    log_.error(
+        "a callback that the program registered for a call threw an exception, which is dropped: "
+        "{}",
+        thrown);
   } catch (const std::bad_alloc&) {
     // Memory has run out, so the exception cannot be logged.
   }

@@ -172,7 +172,7 @@ void Executor::check(const Frame& frame, const PeerProgress& peer) {
         fmt::format("rank {} calls {}", peer.plan->peer, describe_unlike(frame.call, *mine));
     if (mine->sequence == task_->call.sequence) throw MismatchError(theirs + instead_of(*mine));
     throw MismatchError(
-        fmt::format("{} where rank {} called {}", theirs, channels_.group().rank, describe(*mine)));
+        fmt::format("{}, but rank {} called {}", theirs, channels_.group().rank, describe(*mine)));
   }
   if (frame.kind != FrameKind::collective || frame.call.sequence != task_->call.sequence) {
     throw CorruptionError(fmt::format("rank {} sent an unexpected message of the call {}",

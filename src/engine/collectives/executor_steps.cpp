@@ -127,7 +127,7 @@ void Executor::throw_divergence(GroupRank rank) const {
                                     describe_unlike(theirs, task_->call), instead_of(task_->call)));
   }
   const Call ours = call_of(found.ours);
-  throw MismatchError(fmt::format("rank {} called {} where rank {} called {}", rank,
+  throw MismatchError(fmt::format("rank {} called {}, but rank {} called {}", rank,
                                   describe_unlike(theirs, ours), channels_.group().rank,
                                   describe(ours)));
 }

@@ -110,7 +110,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
     if (!calls_.empty() && calls_.front().call.sequence == call.sequence) {
       return fail({FailureKind::mismatch, theirs + instead_of(*mine), *mine, membership_.rank});
     }
-    return fail({FailureKind::mismatch, fmt::format("{} where rank {} called {}", theirs,
+    return fail({FailureKind::mismatch, fmt::format("{}, but rank {} called {}", theirs,
                                                     membership_.rank, describe(*mine))});
   }
   if (mine && carrier_ && !probe.blob.empty() && probe.blob != digest_of(call.sequence)) {
@@ -179,8 +179,8 @@ void GroupState::learn_window() {
     around_.log.about(membership_.name)
         .warn(
             "the ranks of group '{}' on one host send messages to each other instead of reading "
-            "each "
-            "other's memory, because one of them has no memory left to share",
+            "each other's memory, because one of them has no memory left to share; free memory, or "
+            "raise the memory limit of its container",
             membership_.name);
     facts.nodes.clear();
   }

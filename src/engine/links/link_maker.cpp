@@ -212,7 +212,8 @@ void LinkMaker::declined(WorldRank peer, Channels& channels, const ControlMessag
   if (peer > rank_) {
     awaited_.erase({peer, message.key});
     cancel(peer, message.key);
-    log_.warn("rank {} could not make a link to this rank: {}", peer, message.failure.reason);
+    log_.warn("rank {} could not make a link to this rank, so calls that need it fail: {}", peer,
+              message.failure.reason);
     return channels.lose(channels.group().rank_of(peer), message.failure.reason);
   }
   const auto found = making_.find({peer, message.key});

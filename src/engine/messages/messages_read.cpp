@@ -14,7 +14,9 @@ namespace {
 using transport::Purpose;
 
 [[noreturn]] void refuse(GroupRank rank, const std::string& what) {
-  throw CorruptionError(fmt::format("rank {} {}: the network or that rank is broken", rank, what));
+  throw CorruptionError(
+      fmt::format("rank {} {}: the network damages data, or the ranks run different builds of MCCL",
+                  rank, what));
 }
 
 }  // namespace

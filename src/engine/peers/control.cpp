@@ -130,7 +130,7 @@ ControlConnection::ControlConnection(std::unique_ptr<transport::Link> link)
 
 std::string_view ControlConnection::send(const ControlMessage& message) noexcept {
   if (unsent_.size() - sent_ > kMostUnsentBytes) {
-    return "it has not read its messages: more than 32 MiB are queued";
+    return "it has not read its messages, of which more than 32 MiB are queued; see what it does";
   }
   try {
     append(unsent_, message);

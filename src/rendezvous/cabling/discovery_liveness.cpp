@@ -87,8 +87,10 @@ void Discovery::advance_probes(Clock::time_point now) {
 }
 
 std::string Discovery::death_of(int rank) const {
-  return fmt::format("rank {} died while the ranks connected (its connection to rank {} ended)",
-                     rank, self_.rank);
+  return fmt::format(
+      "rank {} died while the ranks connected (its connection to rank {} ended); see its last "
+      "output",
+      rank, self_.rank);
 }
 
 void Discovery::report_death(const std::string& why, Clock::time_point now) {

@@ -24,7 +24,8 @@ void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequ
   if (std::ranges::count_if(connections_, is_of_from) >= static_cast<long>(kMostRelayed)) {
     log_.warn(
         "rank {} asked this rank to relay a connection to rank {}, but this rank relays {} "
-        "connections for it already, which is the limit; the connection is closed",
+        "connections for it already, which is the limit; the connection is closed. Use fewer "
+        "groups, or add a cable",
         from, to, kMostRelayed);
     return;
   }

@@ -161,7 +161,9 @@ void Wiring::run() {
     } catch (const std::exception& error) {
       trouble_ = std::current_exception();
       changed_.notify_all();
-      log_.error("rank {} no longer relays connections: {}", self_.rank, error.what());
+      log_.error(
+          "rank {} no longer relays connections, so the ranks that it joined lose each other: {}",
+          self_.rank, error.what());
       return;
     }
     std::vector<pollfd> watched;

@@ -44,8 +44,10 @@ void Wiring::wait_for_agreement(Newcomer& newcomer) {
   const auto is_of_peer = [&](const Newcomer& each) { return each.peer == newcomer.peer; };
   if (std::ranges::count_if(early_, is_of_peer) < static_cast<long>(kMostRelayed))
     return early_.push_back(std::move(newcomer));
-  log_.warn("rank {} asks for more than {} relayed connections before the ranks have agreed",
-            newcomer.peer, kMostRelayed);
+  log_.warn(
+      "rank {} asks for more than {} relayed connections before the ranks have agreed on the "
+      "cables; the others are closed",
+      newcomer.peer, kMostRelayed);
 }
 
 void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {

@@ -277,8 +277,10 @@ void Handshake::take_dialer_proof(std::span<const std::byte> message) {
       agreement_bytes_ > kMaxAgreementBytes) {
     return refuse(
         Refusal::noise,
-        fmt::format("it claims to be rank {} with {} bytes of settings, which is impossible", peer_,
-                    agreement_bytes_));
+        fmt::format(
+            "it claims to be rank {} with {} bytes of settings, which this job does not have; do "
+            "all ranks run the same build of MCCL?",
+            peer_, agreement_bytes_));
   }
 }
 
@@ -316,7 +318,10 @@ void Handshake::take_verdict(std::span<const std::byte> message) {
   if (!check_seal(kVerdictLabel, message)) return;
   if (!check_settings(text_of(message.subspan(1, agreement_bytes_)))) return;
   if (message[0] != std::byte{1})
-    return refuse(Refusal::settings, "it refused settings that are equal to its own");
+    return refuse(
+        Refusal::settings,
+        "it refused settings that are equal to its own; install the same version of MCCL on "
+        "all hosts");
 }
 
 bool Handshake::check_settings(std::string_view theirs) {

@@ -336,8 +336,10 @@ class Meeting {
     if (::poll(entries.data(), entries.size(), 0) <= 0) return;
     for (std::size_t peer = 0; peer < entries.size(); ++peer) {
       if ((entries[peer].revents & (kEnd | POLLHUP | POLLERR)) == 0) continue;
-      throw PeerError(fmt::format(
-          "rank {} died while the ranks connected (its control connection ended)", peer));
+      throw PeerError(
+          fmt::format("rank {} died while the ranks connected (its control connection ended); see "
+                      "its last output",
+                      peer));
     }
   }
 

@@ -172,9 +172,10 @@ LinkEvent Mesh::result_of(Dial& dial) {
   Socket socket = dial.take_socket();
   if (!socket) return {WorldRank(dial.peer()), dial.key(), nullptr, dial.reason()};
   if (rails_of(dial.peer()) > 1 && &dial.winner() != &dial.first_choice()) {
-    options_.log.warn("link {} to rank {} uses {} instead of {}: {}", dial.key().rail, dial.peer(),
-                      dial.winner().text(), dial.first_choice().text(),
-                      dial.first_choice().outcome);
+    options_.log.warn(
+        "link {} to rank {} uses {}, because {} failed: {}; several links may share one path",
+        dial.key().rail, dial.peer(), dial.winner().text(), dial.first_choice().text(),
+        dial.first_choice().outcome);
   }
   return established(dial.peer(), dial.key(), std::move(socket), true, dial.link_number());
 }

@@ -269,8 +269,8 @@ class NeighbourSearch {
     try {
       if (control.peek(1).empty()) return;
     } catch (const transport::LinkClosed& closed) {
-      throw PeerError(
-          fmt::format("rank {} died while the ranks connected ({})", peer, closed.what()));
+      throw PeerError(fmt::format(
+          "rank {} died while the ranks connected ({}); see its last output", peer, closed.what()));
     }
     control.consume(1);
     expected_.erase(peer);

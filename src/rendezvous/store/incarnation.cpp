@@ -320,7 +320,7 @@ void Incarnation::throw_failure() {
   } catch (const TimeoutError&) {
     throw PeerError(
         fmt::format("rank {} cannot join the job: another rank failed, and ended before it could "
-                    "report the reason",
+                    "report the reason; see the output of the other ranks",
                     self_.rank));
   }
   std::string_view rest = failure;
@@ -343,7 +343,8 @@ void Incarnation::throw_death() {
     // Skip a process of another run of the job: such a process may end at any time.
     if (!start.empty() && start != name_) continue;
     add(kTold, 1);  // Counts the dead rank as informed, so that fail() does not wait for it.
-    throw PeerError(fmt::format("rank {} died while the ranks connected", rank));
+    throw PeerError(
+        fmt::format("rank {} died while the ranks connected; see its last output", rank));
   }
 }
 

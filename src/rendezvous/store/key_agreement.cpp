@@ -83,7 +83,7 @@ std::string hear(const KeyAgreement& agreement, const std::string& name, std::st
   } catch (const TimeoutError& error) {
     throw TimeoutError(
         fmt::format("rank {} waited {} s (MCCL_CONNECT_TIMEOUT) for {} to agree on the job's key: "
-                    "are all ranks running, and is MCCL_JOB_KEY unset on all of them? ({})",
+                    "are all ranks running, and is MCCL_JOB_KEY set on some ranks only? ({})",
                     agreement.rank, agreement.config.connect_timeout, of, error.what()));
   }
 }

@@ -48,7 +48,10 @@ class ShmTransport final : public Transport {
         node::thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, arena);
     std::unique_ptr<ShmLink> link =
         ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
-    if (!link) throw Error("no shared memory is left for a link");
+    if (!link)
+      throw Error(
+          "no shared memory is left for a link; free memory, or raise the memory limit of the "
+          "container");
     Making offer;
     offer.blob = encode(link->place());
     offered_[{peer, key}] = std::move(link);
