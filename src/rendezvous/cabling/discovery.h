@@ -81,7 +81,11 @@ class Discovery {
   /// counts as cut if nothing has arrived on it for `silence`, or if a rank at one of its ends has
   /// reported it as cut. Makes a new trunk for a cable whose trunk has ended or is silent, once all
   /// ranks are connected.
+  /// A silent cable does not count as cut while another cable joins the same two ranks.
   std::vector<CutCable> cut(Clock::time_point now, Clock::duration silence);
+  /// Returns this rank's cables that have fallen silent since the last call, while other cables
+  /// join the same ranks.
+  std::vector<Cable> take_interrupted() { return std::exchange(interrupted_, {}); }
 
   void close() noexcept;
 
@@ -108,8 +112,9 @@ class Discovery {
     std::vector<std::uint64_t> numbers = {};  ///< Numbers of the cable's trunks at the agreement.
     std::optional<Dial> dial = {};            ///< For a new trunk.
     Clock::time_point next_dial = {};
-    bool is_lost = false;   ///< True if the cable counts as cut.
-    bool has_left = false;  ///< True if the process at the other end has ended.
+    bool is_lost = false;         ///< True if the cable counts as cut.
+    bool is_interrupted = false;  ///< True if the cable is silent, but is not the pair's last one.
+    bool has_left = false;        ///< True if the process at the other end has ended.
   };
 
   /// A rank without a trunk (connection along a cable) to this rank for this long counts as dead: a
@@ -140,6 +145,8 @@ class Discovery {
   void take(const CableNews& news, Trunk& from, Clock::time_point now);
   void give_up(const Cable& cable, std::string why);
   bool has_trunk(const Known& known) const;
+  void interrupt(const Known& known, Clock::duration silence);
+  bool has_parallel_cable(const Known& known, Clock::time_point heard_since) const;
   void connect_again(Known& known, Clock::duration limit, Clock::time_point now);
   /// Sends the message to each neighbour, skipping the peer of the trunk `but`, which may be null.
   /// Uses the first of the trunks (connections along cables) to that neighbour; after the
@@ -176,6 +183,7 @@ class Discovery {
   /// they know of it. kNever while no fault is known.
   Clock::time_point fault_spread_at_ = kNever;
   std::vector<Known> known_;
+  std::vector<Cable> interrupted_;  ///< See take_interrupted().
 };
 
 }  // namespace mccl::rendezvous

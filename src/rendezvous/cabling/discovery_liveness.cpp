@@ -129,7 +129,12 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
       continue;
     }
     if (!are_meeting_) connect_again(known, attempt_limit_within(silence), now);
-    if (now - known.heard_at < silence || known.has_left) continue;
+    const bool is_silent = now - known.heard_at >= silence && !known.has_left;
+    if (!is_silent || has_parallel_cable(known, now - silence)) {
+      if (is_silent && !known.is_interrupted) interrupt(known, silence);
+      known.is_interrupted = is_silent;
+      continue;
+    }
     known.is_lost = true;
     give_up(
         known.cable,
@@ -141,6 +146,22 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
 
 bool Discovery::has_trunk(const Known& known) const {
   return std::ranges::find(trunks_, known.cable, &Trunk::cable) != trunks_.end();
+}
+
+/// True if another cable joins the same two ranks, over which messages have arrived since then.
+bool Discovery::has_parallel_cable(const Known& known, Clock::time_point heard_since) const {
+  return std::ranges::any_of(known_, [&](const Known& other) {
+    return &other != &known && other_end_of(other.cable) == other_end_of(known.cable) &&
+           !other.is_lost && other.heard_at > heard_since;
+  });
+}
+
+void Discovery::interrupt(const Known& known, Clock::duration silence) {
+  interrupted_.push_back(known.cable);
+  log_.warn(
+      "{} is interrupted: nothing has arrived over it for {:.3g} s. Other cables between these "
+      "ranks carry its data until it works again; check the cable and its interfaces",
+      text_of(known.cable), std::chrono::duration<double>(silence).count());
 }
 
 /// Dials for a new trunk (connection) along the cable. `limit` is the time limit of one attempt.

@@ -195,7 +195,9 @@ void Wiring::watch_cables(Clock::time_point now) {
     next_beat_ = now + liveness_ / kBeats;
     discovery_.beat();
   }
-  for (CutCable& cut : discovery_.cut(now, silence())) {
+  std::vector<CutCable> all_cut = discovery_.cut(now, silence());
+  for (const Cable& cable : discovery_.take_interrupted()) relaying_.drop(cable);
+  for (CutCable& cut : all_cut) {
     relaying_.drop(cut.cable);
     if (!first_cut_) first_cut_ = cut;
     cut_.push_back(std::move(cut));

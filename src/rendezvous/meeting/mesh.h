@@ -124,6 +124,7 @@ class Mesh final : public transport::Transport {
   /// direct.
   int relay_to(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;
+  std::vector<Candidate> detours_of(const RepairedLink& about) const;
   void fill_in_wired(DialRequest& request) const;
   std::vector<Candidate> candidates_of(int peer, std::uint8_t rail) const;
   transport::LinkEvent established(int peer, const transport::LinkKey& key,

@@ -73,6 +73,7 @@ void Mesh::make_repairs() {
       .socket_buffer_bytes = socket_buffer_bytes_of(options_.config),
       .log = options_.log,
       .listener_of = [this](int peer, const Address& end) { return listener_of(peer, end); },
+      .detours = [this](const RepairedLink& about) { return detours_of(about); },
       .fill_in_relay = [this](DialRequest& request) { fill_in_wired(request); },
       .has_ended = [wiring = options_.wiring](int rank) { return wiring->has_ended(rank); },
       .prepare = [config = options_.config, outbox = outbox_](
@@ -97,6 +98,26 @@ void Mesh::fill_in_wired(DialRequest& request) const {
     const CableEnds& end = ends[(request.key.rail + i) % ends.size()];
     request.candidates.push_back({end.there.with_port(port), end.here, {}});
   }
+}
+
+/// Returns the paths to the peer of a link, except the link's own one.
+std::vector<Candidate> Mesh::detours_of(const RepairedLink& about) const {
+  std::vector<Candidate> detours;
+  for (int rail = 0; rail < rails_of(about.peer); ++rail) {
+    DialRequest request{.self = self_, .peer = about.peer, .key = about.key};
+    request.key.rail = static_cast<std::uint8_t>(rail);
+    if (options_.wiring) {
+      fill_in_wired(request);
+    } else {
+      request.candidates = candidates_of(about.peer, request.key.rail);
+    }
+    if (rails_of(about.peer) == 1 || request.candidates.empty()) continue;
+    Candidate& path = request.candidates.front();
+    const bool is_own = path.to.same_host(about.there) &&
+                        (!path.from || !about.here || path.from->same_host(*about.here));
+    if (!is_own) detours.push_back(std::move(path));
+  }
+  return detours;
 }
 
 Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) {

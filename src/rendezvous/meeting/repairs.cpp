@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -30,8 +31,17 @@ constexpr int kTalks = 4;
 constexpr Clock::duration kShortestTalk = 500ms;
 constexpr Clock::duration kUnknownLimit = 5s;
 constexpr std::size_t kMostUnknown = 64;
+/// Pause between attempts to return from a detour to a link's own path.
+constexpr Clock::duration kBetweenReturns = 1s;
 /// Number of bytes received over a relayed link after which a receipt is due.
 constexpr transport::tcp::StreamOffset kReceiptBytes = 64 << 10;
+
+/// True if a connection between these ends uses the link's own path.
+bool is_own_path(const RepairedLink& about, const transport::tcp::Address& here,
+                 const transport::tcp::Address& there) {
+  return about.relay >= 0 ||
+         (about.there.same_host(there) && (!about.here || about.here->same_host(here)));
+}
 
 }  // namespace
 
@@ -105,6 +115,7 @@ bool Repairs::begin(TcpLink& link, const std::string& why) noexcept {
   Repair& repair = *links_.find(&link)->second.repair;
   repair.deadline = Clock::now() + options_.patience;
   repair.is_resumed = false;
+  if (std::exchange(repair.is_return, false)) repair.dial.reset();
   return true;
 }
 
@@ -197,6 +208,7 @@ void Repairs::progress(Clock::time_point now) {
   unknown_.remove_if([&](Unknown& each) {
     return now >= each.deadline || each.exchange.advance() != State::waiting;
   });
+  if (now >= next_return_) begin_returns(now);
   if (open_ == 0) return;
   for (auto each = links_.begin(); each != links_.end();) {  // advance() may remove the entry.
     const TcpLink* const link = each->first;
@@ -207,6 +219,18 @@ void Repairs::progress(Clock::time_point now) {
     } catch (const std::exception& error) {
       if (links_.contains(link)) give_up(entry, error.what(), false);
     }
+  }
+}
+
+/// Begins to dial along the own paths of links that use a detour.
+void Repairs::begin_returns(Clock::time_point now) {
+  next_return_ = Clock::time_point::max();
+  for (auto& [link, entry] : links_) {
+    if (now >= entry.return_at) {
+      entry.return_at = now + kBetweenReturns;
+      if (!entry.repair && open(*link, "its own path works again")) entry.repair->is_return = true;
+    }
+    next_return_ = std::min(next_return_, entry.return_at);
   }
 }
 
@@ -223,7 +247,7 @@ void Repairs::advance(Entry& entry, Clock::time_point now) {
           entry, fmt::format("{}, and the process of rank {} has ended", repair.why, rank), true);
     }
   }
-  if (!is_broken && !repair.exchange &&
+  if (!is_broken && !repair.exchange && !repair.is_return &&
       received(entry, repair.is_of_silent_peer) != repair.received)
     return close(entry);  // The connection works after all.
   if (now >= repair.deadline) {
@@ -247,6 +271,8 @@ DialRequest Repairs::request_for(const Entry& entry) const {
                       .deadline = entry.repair->deadline};
   if (entry.about.relay < 0) {
     request.candidates.push_back({*entry.repair->there, entry.about.here, {}});
+    if (options_.detours && !entry.repair->is_return)
+      std::ranges::move(options_.detours(entry.about), std::back_inserter(request.candidates));
   } else {
     options_.fill_in_relay(request);
   }
@@ -266,6 +292,7 @@ void Repairs::advance_dial(Entry& entry, Clock::time_point now) {
     begin_exchange(entry, std::move(socket), RepairExchange::Role::dialer);
     return advance_exchange(entry, now);
   }
+  if (repair.is_return) return close(entry);
   const bool is_refused = repair.dial->last_error() == ECONNREFUSED && now < repair.deadline;
   if (is_refused || repair.dial->was_refused()) {
     const int relay = entry.about.relay;
@@ -301,13 +328,17 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   RepairExchange exchange = *std::exchange(entry.repair->exchange, std::nullopt);
   const std::string before = entry.link.description();
   Socket socket = exchange.take_socket();
+  const bool is_detour = !is_own_path(entry.about, socket.local(), socket.remote());
+  const bool returns_later = is_detour && exchange.role() == RepairExchange::Role::dialer;
+  entry.return_at = returns_later ? now + kBetweenReturns : Clock::time_point::max();
+  next_return_ = std::min(next_return_, entry.return_at);
   options_.prepare(socket, entry.about.key);
   entry.repair->is_resumed = true;
   entry.link.resume(std::move(socket), exchange.peer_has());
   const std::size_t bytes = entry.link.to_send_again();
+  const bool is_news = entry.about.key.purpose == transport::Purpose::control || bytes > 0;
   options_.log.write(
-      entry.about.key.purpose == transport::Purpose::control || bytes > 0 ? LogLevel::warn
-                                                                          : LogLevel::info,
+      is_news && !entry.repair->is_return ? LogLevel::warn : LogLevel::info,
       fmt::format(
           "the connection to rank {} ({}) was replaced after {:.3g} s, without loss of data: "
           "{}. The new connection is {}",
@@ -336,7 +367,7 @@ void Repairs::watch(std::vector<pollfd>& descriptors) const {
 
 Clock::time_point Repairs::next_deadline() const {
   if (has_repaired_) return Clock::time_point::min();
-  Clock::time_point next = Clock::time_point::max();
+  Clock::time_point next = next_return_;
   for (const Unknown& each : unknown_) next = std::min(next, each.deadline);
   if (open_ == 0) return next;
   for (const auto& [link, entry] : links_) {

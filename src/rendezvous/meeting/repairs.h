@@ -3,6 +3,10 @@
 // Either rank of the pair dials the other rank's listener. The handshake names the link by a number
 // that both ranks derived from the first handshake of the link. A process that was restarted does
 // not know this number. RepairExchange then continues the link over the new connection.
+//
+// If several paths join the two ranks, each link has a path of its own, such as a cable. While that
+// path is interrupted, the link uses another one (a detour). The rank that dialled for the detour
+// tries the link's own path again until it works.
 #pragma once
 
 #include <poll.h>
@@ -50,6 +54,8 @@ struct RepairOptions {
   std::function<std::optional<transport::tcp::Address>(int peer,
                                                        const transport::tcp::Address& end)>
       listener_of;
+  /// Returns the other paths between the two ranks of a link that is not relayed.
+  std::function<std::vector<Candidate>(const RepairedLink& about)> detours = {};
   /// Sets the candidates and the relay of a dial for a relayed link.
   std::function<void(DialRequest& request)> fill_in_relay = {};
   /// True if the process of a rank is known to have ended. Used for relayed links, because a relay
@@ -116,12 +122,18 @@ class Repairs final : public transport::tcp::Repairer {
     std::optional<RepairExchange> exchange;
     /// True once the link continues over a new connection; bytes remain to be sent again.
     bool is_resumed = false;
+    /// True if the link works over a detour, and this rank dials to find out whether the link's own
+    /// path works again.
+    bool is_return = false;
   };
   struct Entry {
     transport::tcp::TcpLink& link;
     RepairedLink about;
     transport::tcp::StreamOffset receipt = 0;  ///< The last receipt that take_receipts() returned.
     std::optional<Repair> repair = {};         ///< Empty while the connection works.
+    /// Time at which to try the link's own path again; max unless this rank has dialled for a
+    /// detour.
+    Clock::time_point return_at = Clock::time_point::max();
   };
   /// A connection for a link that this rank does not have. Closed once the answer is sent, or at
   /// `deadline`.
@@ -137,6 +149,7 @@ class Repairs final : public transport::tcp::Repairer {
   void begin_exchange(Entry& entry, transport::tcp::Socket socket, RepairExchange::Role role);
   void end_exchange(Entry& entry, Clock::time_point now);
   void close(Entry& entry) noexcept;
+  void begin_returns(Clock::time_point now);
   void advance(Entry& entry, Clock::time_point now);
   void advance_dial(Entry& entry, Clock::time_point now);
   void advance_exchange(Entry& entry, Clock::time_point now);
@@ -149,6 +162,7 @@ class Repairs final : public transport::tcp::Repairer {
   std::map<const transport::tcp::TcpLink*, Entry> links_;
   std::size_t open_ = 0;     ///< Number of links whose Entry::repair is set.
   std::size_t relayed_ = 0;  ///< Number of links that are relayed.
+  Clock::time_point next_return_ = Clock::time_point::max();  ///< Earliest Entry::return_at.
   /// True if a link has been repaired since the last call of progress(). Bytes may then have
   /// arrived that poll(2) does not report.
   bool has_repaired_ = false;
