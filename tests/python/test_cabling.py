@@ -221,6 +221,43 @@ def test_a_cable_or_connections_that_break_for_a_while_cost_no_data(fault: str) 
         assert fault == "cut" or any("was replaced" in err for _, err in ended), ended
 
 
+@pytest.mark.parametrize(
+    "shape", ["two hosts", pytest.param("a line with relays", marks=pytest.mark.long)]
+)
+def test_a_job_outlives_each_cable_of_a_pair(shape: str) -> None:
+    """The first cable of a pair is cut for longer than the interval. The second one is cut later,
+    when the first one works again.
+    """
+    size, cables = (2, [(0, 1)] * 2) if shape == "two hosts" else (4, [(0, 1), (1, 2), (2, 3)] * 2)
+    with WiredHosts(size, cables) as hosts:
+        ranks = hosts.start_all(
+            sys.executable, PROGRAMS / "checked_rounds.py",
+            MCCL_LIVENESS_INTERVAL="2", MCCL_LOG_LEVEL="INFO",
+        )  # fmt: skip
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        text = f"the cable between rank 0 ({{}}) and rank 1 ({{}})"
+        logs = []
+        for cable in (0, len(cables) // 2):
+            hosts.unplug(cable)
+            name = text.format(hosts.end(cable, 0), hosts.end(cable, 1))
+            logs += until(ranks[0], f"{name} is interrupted")
+            hosts.plug_in(cable)
+            logs += until(ranks[1], "new connection is tcp " + hosts.end(cable, 1))
+        ended = [process.communicate("enough\n", wired_hosts.PATIENCE) for process in ranks]
+        assert all(process.returncode == 0 for process in ranks), (logs, ended)
+
+
+def until(process: subprocess.Popen, words: str) -> list[str]:
+    """Returns the lines of the process's log up to one that contains the words."""
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if words in line:
+            return lines
+    raise AssertionError(f"no line says {words!r}: {lines}")
+
+
 def test_the_last_message_of_a_rank_survives_a_break_behind_a_relay() -> None:
     """The relay acknowledges the message, holds it during the cut, and then loses it."""
     with WiredHosts(4, [(0, 1), (1, 2), (2, 3)]) as hosts:

@@ -342,8 +342,9 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
       fmt::format(
           "the connection to rank {} ({}) was replaced after {:.3g} s, without loss of data: "
           "{}. The new connection is {}",
-          entry.about.peer, before, seconds_between(entry.repair->since, now), entry.repair->why,
-          entry.link.description()));
+          entry.about.peer, before,
+          seconds_between(entry.repair->since, std::max(now, entry.repair->since)),
+          entry.repair->why, entry.link.description()));
   has_repaired_ = true;
   if (options_.on_repaired) options_.on_repaired();
 }
