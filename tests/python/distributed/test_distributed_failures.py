@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import os
 import pickle
 import signal
@@ -196,3 +197,17 @@ def test_a_rank_that_leaves_is_named(four):
     for _, text in four.run_and_leave(check_left):
         assert "rank 0" in text
     four.run(meet)  # all ranks start again
+
+
+def check_bad_timeout(world, timeout: float) -> None:
+    for name, change in (("shrink", world.shrink), ("reconfigure", dist.reconfigure)):
+        with pytest.raises(dist.InvalidArgument, match=rf"{name}: timeout\b.* {timeout}\b"):
+            change(timeout=timeout)
+        assert dist.init() is world
+        assert world.failure is None
+        assert world.all_reduce(1) == world.size
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -0.5, -math.inf, math.nan])
+def test_a_bad_timeout_is_refused_before_the_group_changes(pair, timeout: float):
+    pair.run(check_bad_timeout, timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -197,6 +198,20 @@ def check_meeting_again() -> None:
 def test_groups_are_replaced_when_ranks_meet_again():
     with MlxRanks(2) as ranks:
         ranks.run(check_meeting_again)
+
+
+def check_bad_timeout(timeout: float) -> None:
+    group = mccl.mlx.init(strict=True, backend="mccl")
+    for name, change in (("shrink", mccl.mlx.shrink), ("reconfigure", mccl.mlx.reconfigure)):
+        text = error_of(lambda change=change: change(timeout=timeout), ValueError)
+        assert re.search(rf"{name}: timeout\b.* {timeout}\b", text), text
+        healthy(group)
+        healthy(mccl.mlx.init(backend="mccl"))
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -math.inf, math.nan])
+def test_a_bad_timeout_is_refused_before_the_group_changes(two, timeout: float):
+    two.run(check_bad_timeout, timeout)
 
 
 def check_other_streams_after_an_error() -> None:
