@@ -68,6 +68,10 @@ class Hosts:
         hosts = range(self._size)
         return [[f"{address}:{port}" for _, address in self._ends(host)] for host in hosts]
 
+    def command(self, host: int, *words: object) -> list[str]:
+        """Returns a command that runs `words` on the host."""
+        return ["ip", "netns", "exec", self._name(host), *map(str, words)]
+
     def enter(self, host: int) -> None:
         """Moves the calling process to the host."""
         libc = ctypes.CDLL(None, use_errno=True)
@@ -103,7 +107,7 @@ class Hosts:
         Kernels without CONFIG_INET_DIAG_DESTROY keep the connections.
         """
         for network in (f"{_NETWORK}.0/24", f"{_RING}.0.0/16"):
-            words = ["ip", "netns", "exec", self._name(host), "ss", "-K", "dst", network]
+            words = self.command(host, "ss", "-K", "dst", network)
             subprocess.run(words, check=False, capture_output=True)
 
     def close(self) -> None:

@@ -27,8 +27,10 @@ def compiled(source: Path, target: Path) -> Path:
     return target
 
 
-def launch(size: int, *command: object, status: int = 0) -> subprocess.CompletedProcess:
-    words = [program(), "launch", "-n", size, "--no-prefix", "--", *command]
+def launch(
+    size: int, *command: object, options: tuple = (), status: int = 0
+) -> subprocess.CompletedProcess:
+    words = [program(), "launch", "-n", size, "--no-prefix", *options, "--", *command]
     done = subprocess.run(
         [str(word) for word in words],
         capture_output=True,
@@ -77,6 +79,19 @@ def test_the_binding_of_the_examples():
     script = ROOT / "examples/c/binding.py"
     done = launch(2, sys.executable, script, LIBRARY / "libmccl.so.0")
     assert done.stdout == "[3.0, 3.0, 3.0, 3.0]\n" * 2
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_ranks_of_c_continue_after_a_death_and_take_in_a_replacement(tmp_path: Path, dead: int):
+    rank = compiled(Path(__file__).parent / "elastic_rank.c", tmp_path / "elastic_rank")
+    options = ("--max-restarts", 1, "--restart", "failed")
+    said = launch(3, rank, dead, options=options).stdout
+    alive = [each for each in range(3) if each != dead]
+    expected = [
+        f"shrunk: rank {old} is {new} of 2, sum {sum(alive)}" for new, old in enumerate(alive)
+    ]
+    expected += [f"renewed: rank {each} is {each} of 3, sum 3" for each in range(3)]
+    assert sorted(said.splitlines()) == sorted(expected)
 
 
 MIXED = """

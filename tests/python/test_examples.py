@@ -43,16 +43,35 @@ def run(*command: object, ranks: int = 0, status: int = 0) -> str:
     [pytest.param("elastic_digits.py", marks=pytest.mark.long), "elastic_mlx_digits.py"],
 )
 def test_training_survives_the_death_of_a_rank(script: str):
+    """The result must be that of an undisturbed run.
+
+    Two ranks add gradients in another order than three do, so a few of the 359 test images may be
+    classified differently.
+    """
     pytest.importorskip("sklearn")
     if "mlx" in script:
         pytest.importorskip("mlx.core")
     words = ("launch", "-n", 3, "--max-restarts", 1, "--restart", "failed", EXAMPLES / script)
     output = run("-m", "mccl", *words)
-    ranks = [int(number) for number in re.findall(r"test accuracy .* ranks (\d)", output)]
-    assert ranks == [3] * 4 + [2] + [3] * 15, output
+    undisturbed = run("-m", "mccl", *words, "--victim=-1")
+    assert ranks_of_epochs(output) == [3] * 4 + [2] + [3] * 15, output
+    assert ranks_of_epochs(undisturbed) == [3] * 20, undisturbed
     assert output.count("continues without the dead rank") == 2
-    assert "ok    all 3 ranks hold the same weights" in output
-    assert "ok    accuracy at least 95%" in output
+    assert "continues without" not in undisturbed, undisturbed
+    for each in (output, undisturbed):
+        assert "ok    all 3 ranks hold the same weights" in each
+        assert "ok    accuracy at least 95%" in each
+    assert last_accuracy(output) == pytest.approx(last_accuracy(undisturbed), abs=1), output
+
+
+def ranks_of_epochs(output: str) -> list[int]:
+    """Returns the number of ranks in each epoch of an example."""
+    return [int(number) for number in re.findall(r"test accuracy .* ranks +(\d)", output)]
+
+
+def last_accuracy(output: str) -> float:
+    """Returns the accuracy after the last epoch of an example, in percent."""
+    return float(re.findall(r"test accuracy +([\d.]+)%", output)[-1])
 
 
 def load_example(name: str):
@@ -70,8 +89,7 @@ def test_digits_learn_and_every_check_passes():
     output = run(EXAMPLES / "ddp_digits.py", "--epochs", "8", ranks=3)
     assert output.count("ok  ") == 3
     assert "FAIL" not in output
-    accuracy = float(re.findall(r"test accuracy +([\d.]+)%", output)[-1])
-    assert accuracy >= 95
+    assert last_accuracy(output) >= 95
     assert "bit-identical" in output
     assert "total_ops" in output
 

@@ -2,6 +2,9 @@
 
 import re
 import signal
+import sys
+import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from launching import environment, folders, marked, program, run, wait_until
 pexpect = pytest.importorskip("pexpect")
 
 SH = ("--", "sh", "-c")
+PYTHON = ("--", sys.executable, "-c")
+needs_numpy = pytest.mark.skipif(find_spec("numpy") is None, reason="not installed: numpy")
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +89,78 @@ def test_ranks_do_not_start_again_in_a_job_that_ends():
     words = ("-n", 2, "--timeout", 0.5, "--max-restarts", 9, "--restart", "failed")
     done = run(*words, *SH, script, status=124)
     assert "starts again" not in done.stderr
+
+
+#: Begins programs of a job. tell() prints words with a digest of the job's key, in a single write.
+JOB = """
+    import hashlib, os, signal, sys
+    import mccl.distributed as dist
+
+    rank, restart = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"]
+    key = os.environ["MCCL_JOB_KEY"]
+    assert len(key) >= 32
+
+    def tell(*words):
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        sys.stdout.write(" ".join(map(str, (*words, "key", digest))) + "\\n")
+
+    world = dist.init(connect_timeout=60)
+"""
+
+
+def program_of_job(code: str) -> str:
+    return textwrap.dedent(JOB) + textwrap.dedent(code)
+
+
+@needs_numpy
+@pytest.mark.parametrize("dead", [0, 2])
+def test_a_job_that_starts_again_has_the_same_key_and_another_meeting(dead: int):
+    code = """
+        tell("start", restart, "at", os.environ["MCCL_ROOT"])
+        assert world.all_reduce(10 * int(restart) + rank) == 30 * int(restart) + 3
+        if restart == "0":
+            if rank == int(sys.argv[1]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            world.barrier()
+        sys.stdout.write(f"sum {world.all_reduce(rank)}\\n")
+    """
+    words = ("-n", 3, "--max-restarts", 1, "--no-prefix", *PYTHON, program_of_job(code), dead)
+    done = run(*words)
+    starts = re.findall(r"start (\d) at (\S+) key (\w+)\n", done.stdout)
+    assert sorted(start for start, _, _ in starts) == ["0"] * 3 + ["1"] * 3, done.stdout
+    assert len({key for _, _, key in starts}) == 1, done.stdout
+    # The ranks of a start meet at one place, which no rank of the earlier start knows.
+    assert len({(start, root) for start, root, _ in starts}) == 2, done.stdout
+    assert len({root for _, root, _ in starts}) == 2, done.stdout
+    assert done.stdout.count("sum 3\n") == 3, done.stdout
+
+
+@needs_numpy
+@pytest.mark.parametrize("dead", [0, 2])
+def test_a_rank_that_starts_again_alone_is_met_by_reconfigure(dead: int):
+    """The sum after the death includes the restart counts, so all three ranks made it."""
+    code = """
+        tell("start", restart)
+        if restart == "0":
+            if rank == int(sys.argv[1]):
+                world.barrier()
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                while True:
+                    world.barrier()
+            except dist.PeerError as error:
+                assert f"rank {sys.argv[1]} is gone" in str(error), error
+            world = dist.reconfigure(timeout=60)
+        total = world.all_reduce(10 * int(restart) + rank)
+        sys.stdout.write(f"rank {world.rank} of {world.size}: sum {total}\\n")
+    """
+    words = ("-n", 3, "--max-restarts", 1, "--restart", "failed", "--no-prefix")
+    done = run(*words, *PYTHON, program_of_job(code), dead)
+    starts = re.findall(r"start (\d) key (\w+)\n", done.stdout)
+    assert sorted(start for start, _ in starts) == ["0"] * 3 + ["1"], done.stdout
+    assert len({key for _, key in starts}) == 1, done.stdout
+    for rank in range(3):
+        assert done.stdout.count(f"rank {rank} of 3: sum 13\n") == 1, done.stdout
 
 
 def test_restart_failed_needs_a_number_of_restarts():

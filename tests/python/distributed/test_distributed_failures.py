@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import math
 import os
 import pickle
 import signal
 
 import numpy as np
 import pytest
+from world_pool import WorldPool
 
 import mccl.distributed as dist
 
@@ -91,6 +93,90 @@ def test_different_calls_are_an_error(pool, first, other):
 def test_counts_that_differ(pair):
     found = pair.run_and_leave(check_mismatch, (gather_even, gather_uneven))
     assert "MismatchError" in {kind for kind, _ in found}
+
+
+@pytest.fixture(scope="module")
+def three():
+    ranks = WorldPool(3)
+    yield ranks
+    ranks.close()
+
+
+def sum_many(world):
+    return world.all_reduce(np.ones(1_000_001, "f4"))
+
+
+def broadcast_from_0(world):
+    return world.broadcast(np.ones(3), 0)
+
+
+def broadcast_from_2(world):
+    return world.broadcast(np.ones(3), 2)
+
+
+def reduce_to_0(world):
+    return world.reduce(np.ones(3), root=0)
+
+
+def reduce_to_2(world):
+    return world.reduce(np.ones(3), root=2)
+
+
+def scatter_sums(world):
+    return world.reduce_scatter(np.ones(6))
+
+
+#: The description of each call in an error. All calls are the first of their group.
+DESCRIPTIONS = {
+    reduce_three: "all_reduce #1 (sum of 3 f32)",
+    reduce_four: "all_reduce #1 (sum of 4 f32)",
+    sum_many: "all_reduce #1 (sum of 1000001 f32)",
+    reduce_integers: "all_reduce #1 (sum of 3 i32)",
+    reduce_max: "all_reduce #1 (max of 3 f32)",
+    meet: "barrier #1",
+    broadcast_from_0: "broadcast #1 (3 f64, root 0)",
+    broadcast_from_2: "broadcast #1 (3 f64, root 2)",
+    reduce_to_0: "reduce #1 (sum of 3 f64, root 0)",
+    reduce_to_2: "reduce #1 (sum of 3 f64, root 2)",
+    gather_even: "all_gather #1 (6 f64)",
+    scatter_sums: "reduce_scatter #1 (sum of 6 f64)",
+}
+
+
+def check_difference(world, odd: int, calls) -> tuple[str, str]:
+    def make_calls() -> None:
+        calls[world.rank == odd](world)
+        # A rank that only sends in its call may complete it before it sees the difference.
+        world.barrier()
+
+    found = failure_of(make_calls)
+    assert failure_of(world.barrier)[0] == "MismatchError"
+    return found
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (reduce_three, reduce_four),
+        (reduce_three, sum_many),
+        (reduce_three, reduce_integers),
+        (reduce_three, reduce_max),
+        (reduce_three, meet),
+        (meet, reduce_three),
+        (sum_many, meet),
+        (broadcast_from_0, broadcast_from_2),
+        (reduce_to_0, reduce_to_2),
+        (gather_even, scatter_sums),
+    ],
+    ids=lambda calls: " ".join(call.__name__ for call in calls),
+)
+def test_both_calls_are_named_on_every_rank(three, calls, odd: int):
+    for kind, text in three.run_and_leave(check_difference, odd, calls):
+        assert kind == "MismatchError", text
+        for call in calls:
+            assert DESCRIPTIONS[call] in text, text
+        assert f"rank {odd}" in text, text
 
 
 def check_timeout(world) -> tuple[str, str]:
@@ -196,3 +282,17 @@ def test_a_rank_that_leaves_is_named(four):
     for _, text in four.run_and_leave(check_left):
         assert "rank 0" in text
     four.run(meet)  # all ranks start again
+
+
+def check_bad_timeout(world, timeout: float) -> None:
+    for name, change in (("shrink", world.shrink), ("reconfigure", dist.reconfigure)):
+        with pytest.raises(dist.InvalidArgument, match=rf"{name}: timeout\b.* {timeout}\b"):
+            change(timeout=timeout)
+        assert dist.init() is world
+        assert world.failure is None
+        assert world.all_reduce(1) == world.size
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -0.5, -math.inf, math.nan])
+def test_a_bad_timeout_is_refused_before_the_group_changes(pair, timeout: float):
+    pair.run(check_bad_timeout, timeout)

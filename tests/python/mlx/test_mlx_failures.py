@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -199,6 +200,20 @@ def test_groups_are_replaced_when_ranks_meet_again():
         ranks.run(check_meeting_again)
 
 
+def check_bad_timeout(timeout: float) -> None:
+    group = mccl.mlx.init(strict=True, backend="mccl")
+    for name, change in (("shrink", mccl.mlx.shrink), ("reconfigure", mccl.mlx.reconfigure)):
+        text = error_of(lambda change=change: change(timeout=timeout), ValueError)
+        assert re.search(rf"{name}: timeout\b.* {timeout}\b", text), text
+        healthy(group)
+        healthy(mccl.mlx.init(backend="mccl"))
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -math.inf, math.nan])
+def test_a_bad_timeout_is_refused_before_the_group_changes(two, timeout: float):
+    two.run(check_bad_timeout, timeout)
+
+
 def check_other_streams_after_an_error() -> None:
     world = mccl.mlx.init(strict=True)
     group = world.split(0)
@@ -241,6 +256,42 @@ def test_a_killed_rank_is_named_on_every_other(size: int):
         for good, text in answers[:dying]:
             assert good, text
             assert f"rank {dying}" in text, text
+
+
+def shrink_after(dying: int) -> tuple[int, int, int, list[int]]:
+    """Kills rank `dying` and continues without it.
+
+    Returns the rank and size in the smaller group, a sum, and the earlier ranks of its members.
+    """
+    world = mccl.mlx.init(strict=True)
+    rank = world.rank()
+    healthy(world)
+    if rank == dying:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=f"rank {dying} is gone"):
+        while True:
+            mx.eval(mx.distributed.all_sum(mx.ones(1000), group=world))
+    group = mccl.mlx.shrink(timeout=60)
+    assert mccl.mlx.init(backend="mccl") is mccl.mlx.default_group() is group
+    total = mx.distributed.all_sum(mx.full((100_000,), rank + 1), group=group)
+    assert (total == total[0]).all()
+    old = mccl.mlx.all_gather(mx.array([rank]))
+    half = group.split(group.rank())
+    healthy(half)
+    healthy(group)
+    return group.rank(), group.size(), total[0].item(), old.tolist()
+
+
+@pytest.mark.parametrize("dying", [0, 1])
+def test_the_remaining_ranks_continue_in_a_smaller_group(dying: int):
+    with MlxRanks(3) as ranks:
+        answers = ranks.answers_of(shrink_after, [(dying,)] * 3)
+    assert answers[dying] == (False, "the process died")
+    alive = [rank for rank in range(3) if rank != dying]
+    for place, rank in enumerate(alive):
+        good, found = answers[rank]
+        assert good, found
+        assert found == (place, 2, sum(alive) + 2, alive)
 
 
 def time_of_failure(dying: int, receives: bool, when: str) -> float:
