@@ -137,9 +137,10 @@ def reconfigure(*, timeout: float | None = None) -> Group:
         PeerError: Another rank cannot be reached, has left or has given up. A second call tries
             again.
     """
-    if timeout is not None and not timeout > 0:
+    if isinstance(timeout, (int, float)) and not timeout > 0:
         raise InvalidArgument(f"reconfigure: timeout: expected a positive number; found {timeout}")
-    changes = {} if timeout is None else _checked({"connect_timeout": timeout})
+    given = {} if timeout is None else {"connect_timeout": timeout}
+    changes = _checked(given, call="reconfigure: timeout")
     with _lock:
         if not _settings:
             raise InvalidArgument("reconfigure: this process is in no job; call init()")
@@ -165,12 +166,12 @@ def shutdown() -> None:
         _settings.clear()
 
 
-def _checked(settings: dict[str, Any]) -> dict[str, str]:
+def _checked(settings: dict[str, Any], call: str = "init") -> dict[str, str]:
     """The settings as text for the library."""
     try:
         return config.texts_of(settings)
     except ValueError as error:
-        raise InvalidArgument(f"init: {error}") from None
+        raise InvalidArgument(f"{call}: {error}") from None
 
 
 def _settings_of_jaccl(given: dict[str, str]) -> dict[str, str]:

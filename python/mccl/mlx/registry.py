@@ -108,8 +108,8 @@ def reconfigure(*, timeout: float | None = None) -> mx.distributed.Group:
     """Meets all ranks of backend `mccl` again, and returns the new group of all ranks.
 
     It replaces the group that `init(backend="mccl")` returned, which is also the default group if
-    it was. Processes that were started in place of dead ranks call init(). If reconfigure() raises,
-    the process has no group; a second call, or init(), tries again. See reconfigure() of
+    it was. Processes that were started in place of dead ranks call init(). If the ranks do not
+    meet, the process has no group; a second call, or init(), tries again. See reconfigure() of
     mccl.distributed.
     """
     from mccl import distributed
@@ -119,7 +119,8 @@ def reconfigure(*, timeout: float | None = None) -> mx.distributed.Group:
         try:
             return _replace(distributed.reconfigure(timeout=timeout))
         except Exception:
-            _forget_groups()
+            if not distributed.is_initialized():
+                _forget_groups()
             raise
 
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <random>
+#include <set>
 #include <utility>
 
 #include "base/cores.h"
@@ -25,6 +27,14 @@ using transport::tcp::Address;
 using transport::tcp::Listener;
 
 constexpr int kLargestPort = std::numeric_limits<std::uint16_t>::max();
+
+/// Range of the ports of jobs on this machine. It lies below the ephemeral ports of Linux (from
+/// 32768) and macOS (from 49152), so the system assigns such a port to no other socket before the
+/// job's rank 0 listens there.
+constexpr int kFirstPortOfJobs = 10'000;
+constexpr int kLastPortOfJobs = 19'999;
+/// Number of ports that free_ports() tries.
+constexpr int kMostTries = 20'000;
 
 /// True if nothing listens at the port on this machine.
 bool is_free(std::uint16_t port) {
@@ -182,14 +192,18 @@ Processors processors_here() {
 }
 
 std::vector<std::uint16_t> free_ports(std::size_t count) {
-  std::vector<Listener> held;
-  std::vector<std::uint16_t> ports;
-  held.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    held.emplace_back(*Address::parse_numeric("0.0.0.0", 0), 0);
-    ports.push_back(held.back().address().port());
+  std::random_device source;
+  std::uniform_int_distribution<int> any(kFirstPortOfJobs, kLastPortOfJobs);
+  std::set<std::uint16_t> ports;
+  for (int tries = 0; ports.size() < count && tries < kMostTries; ++tries) {
+    const auto port = static_cast<std::uint16_t>(any(source));
+    if (is_free(port)) ports.insert(port);
   }
-  return ports;
+  if (ports.size() < count) {
+    throw Error(fmt::format("no {} ports from {} to {} are free on this host; set --starting-port",
+                            count, kFirstPortOfJobs, kLastPortOfJobs));
+  }
+  return {ports.begin(), ports.end()};
 }
 
 Ports ports_from(const Job& job, int first) {

@@ -296,3 +296,14 @@ def check_bad_timeout(world, timeout: float) -> None:
 @pytest.mark.parametrize("timeout", [0, -1, -0.5, -math.inf, math.nan])
 def test_a_bad_timeout_is_refused_before_the_group_changes(pair, timeout: float):
     pair.run(check_bad_timeout, timeout)
+
+
+def check_odd_timeout(world, timeout: object) -> None:
+    with pytest.raises((dist.InvalidArgument, TypeError), match="^reconfigure: timeout"):
+        dist.reconfigure(timeout=timeout)
+    assert dist.init() is world
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e30, 1e-9, True, "soon"])
+def test_an_odd_timeout_of_reconfigure_is_refused_by_its_name(pair, timeout: object):
+    pair.run(check_odd_timeout, timeout)

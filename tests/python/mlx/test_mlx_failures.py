@@ -206,7 +206,7 @@ def check_bad_timeout(timeout: float) -> None:
         text = error_of(lambda change=change: change(timeout=timeout), ValueError)
         assert re.search(rf"{name}: timeout\b.* {timeout}\b", text), text
         healthy(group)
-        healthy(mccl.mlx.init(backend="mccl"))
+        assert mccl.mlx.init(backend="mccl") is group
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -math.inf, math.nan])
