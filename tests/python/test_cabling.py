@@ -248,6 +248,30 @@ def test_a_job_outlives_each_cable_of_a_pair(shape: str) -> None:
         assert all(process.returncode == 0 for process in ranks), (logs, ended)
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_link_at_a_listed_address_continues_at_the_other_one(cut: int) -> None:
+    """Each rank lists its two addresses. The ranks use no hostfile."""
+    with WiredHosts(2, [(0, 1)] * 2) as hosts:
+        ranks = [
+            hosts.start(
+                rank, sys.executable, PROGRAMS / "checked_rounds.py",
+                MCCL_HOSTFILE="", MCCL_ROOT=f"{hosts.end(1 - cut, 0)}:29611",
+                MCCL_LISTEN_ADDR=f"{hosts.end(0, rank)},{hosts.end(1, rank)}",
+                MCCL_LIVENESS_INTERVAL="2", MCCL_LOG_LEVEL="INFO",
+            )
+            for rank in range(2)
+        ]  # fmt: skip
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        hosts.unplug(cut)
+        logs = until(ranks[1], f"new connection is tcp {hosts.end(1 - cut, 1)}")
+        time.sleep(3)  # the cut lasts longer than the interval
+        hosts.plug_in(cut)
+        logs += until(ranks[1], f"new connection is tcp {hosts.end(cut, 1)}")
+        ended = [process.communicate("enough\n", wired_hosts.PATIENCE) for process in ranks]
+        assert all(process.returncode == 0 for process in ranks), (logs, ended)
+
+
 def until(process: subprocess.Popen, words: str) -> list[str]:
     """Returns the lines of the process's log up to one that contains the words."""
     lines = []
