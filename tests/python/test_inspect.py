@@ -252,6 +252,10 @@ def test_a_call_is_recorded_with_its_line_of_python(tmp_path):
         assert f"{name} failed at {line}" in done.stdout, done
     noticed = sum(done.stderr.count(f"instead of the call at {line}") for line in lines)
     assert noticed == 2, done.stderr
+    # A rank that hears of it names its own line too.
+    for rank, line in enumerate(lines):
+        [error] = re.findall(rf"(?:all_gather|all_reduce) #\S+ .*on rank {rank} failed.*", done.stderr)
+        assert line in error, done.stderr
 
 
 TORCH_LINES = """

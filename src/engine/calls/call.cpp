@@ -64,6 +64,11 @@ std::string instead_of(const Call& call) {
   return site.empty() ? " instead" : fmt::format(" instead of the call at {}", site);
 }
 
+std::string called_at(const Call& call) {
+  const std::string_view site = text_of_call_site(call.site);
+  return site.empty() ? "" : fmt::format(" (called at {})", site);
+}
+
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
 CallCode encode(const Call& call) {

@@ -68,6 +68,9 @@ std::string describe_unlike(const Call& call, const Call& expected);
 /// Returns the end of a sentence that says which call a peer makes: " instead" or, if the place in
 /// the program that makes this rank's `call` is known, " instead of the call at train.py:42".
 std::string instead_of(const Call& call);
+/// Returns the place in the program that makes the call, as " (called at train.py:42)"; empty if it
+/// is not known.
+std::string called_at(const Call& call);
 
 /// The encoding of a call, little-endian and without padding. Omits the peer and the tag, which
 /// only point-to-point calls have.

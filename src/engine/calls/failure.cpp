@@ -115,6 +115,7 @@ std::string describe(const Failure& failure, const Call& call, GroupRank rank,
   const bool here = !failure.seen_by.valid() || failure.seen_by == rank;
   const bool same = is_place(failure, call, here);
   std::string text = fmt::format("{} on rank {} {}", describe(call), rank, verdict);
+  if (failure.kind == FailureKind::mismatch && !here) text += called_at(call);
   if (!here || !same) {
     text += fmt::format(", because {} failed", same ? "it" : name_of_place(*failure.call));
     if (!here) text += fmt::format(" on rank {}", failure.seen_by);
