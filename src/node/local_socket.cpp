@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -120,6 +121,16 @@ bool LocalConnection::same_user() const {
   gid_t group = 0;
   return ::getpeereid(socket_.get(), &user, &group) == 0 && user == ::geteuid();
 #endif
+}
+
+Descriptor LocalConnection::process() const {
+#if defined(__linux__) && defined(SYS_pidfd_open)
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid > 0)
+    return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+#endif
+  return {};
 }
 
 bool LocalConnection::send(std::span<const std::byte> bytes,

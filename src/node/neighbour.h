@@ -1,6 +1,8 @@
 // The ranks with which a rank shares memory.
 #pragma once
 
+#include <poll.h>
+
 #include <map>
 #include <memory>
 #include <vector>
@@ -15,7 +17,15 @@ namespace mccl::node {
 struct Neighbour {
   PeerArena arena;
   Descriptor bell_pipe;
+  /// Refers to the rank's process (pidfd_open(2)). Invalid if the system offers no such descriptor,
+  /// or if the process is in a PID namespace that this process cannot see.
+  Descriptor process = {};
 
+  /// True if the rank's process is known to have ended.
+  bool has_ended() const {
+    pollfd entry = {process.get(), POLLIN, 0};
+    return process && ::poll(&entry, 1, 0) == 1;
+  }
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
 };
 

@@ -67,6 +67,42 @@ TEST_P(StoppedForGood, IsNoticedAfterTheLivenessInterval) {
   for (const int rank : {0, 2}) expect_given_up(job, rank, 1);
 }
 
+/// The rank has forked without the functions that close the child's copies of its connections, so
+/// its connections do not end with it.
+TEST(KilledBesideAChild, IsNoticedBeforeTheLivenessInterval) {
+  for (const char* transport : {"auto", "tcp"}) {
+    Processes job(3,
+                  [](Context& context, const Processes::Say& say) {
+                    all_reduce(*context.world(), 10);
+                    if (context.rank() == 1) {
+                      const pid_t child = ::fork();
+                      if (child == 0) {
+                        for (;;) ::pause();
+                      }
+                      say(std::to_string(child));
+                    }
+                    for (;;) all_reduce(*context.world(), 10);
+                  },
+                  {.store_address = {},
+                   .config_of =
+                       [transport](int) {
+                         Config config = watchful(transport);
+                         config.liveness_interval = 10;
+                         return config;
+                       },
+                   .enter = {},
+                   .at_the_store = {}});
+    const pid_t child = std::stoi(job.line(1));
+    job.signal(1, SIGKILL);
+    for (const int rank : {0, 2}) {
+      const std::string error = job.line(rank, std::chrono::seconds(30));
+      EXPECT_NE(error.find("rank 1 is gone: its process has ended"), std::string::npos)
+          << transport << ": " << error;
+    }
+    ::kill(child, SIGKILL);
+  }
+}
+
 void pass_around(Group& group) {
   std::vector<float> in(100'000), out(100'000);
   const Work sent = group.send({in.data(), in.size(), DType::f32}, (group.rank() + 1) % 3, 0);

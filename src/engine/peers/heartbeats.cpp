@@ -31,7 +31,20 @@ std::vector<Heartbeats::Silent> Heartbeats::beat(Clock::time_point now) {
                      std::chrono::duration<double>(silence_).count(), peers_.description(peer))});
     peers_.give_up(peer, silent.back().reason);
   }
+  look_for_ended(silent);
   return silent;
+}
+
+void Heartbeats::look_for_ended(std::vector<Silent>& silent) {
+  for (const auto& [peer, neighbour] : memory_->neighbours) {
+    if (!peers_.connected(peer) || !neighbour.has_ended()) continue;
+    if (had_ended_.insert(peer).second) continue;
+    silent.push_back({peer, fmt::format("its process has ended, although another process, such as "
+                                        "a child of it, keeps its connections open ({})",
+                                        peers_.description(peer))});
+    forget(peer);
+    peers_.give_up(peer, silent.back().reason);
+  }
 }
 
 void Heartbeats::listen_to_neighbours() {

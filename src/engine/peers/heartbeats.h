@@ -1,10 +1,13 @@
 // Sends this process's heartbeats and observes those of its peers. Neighbours (ranks of one node)
 // read each other's heartbeat counters in the memory that they share; other peers send each other
-// control messages.
+// control messages. The end of a neighbour's process is noticed even if another process, such as a
+// child of a fork, keeps its connections open.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -127,12 +130,17 @@ class Heartbeats : private Liveness {
 
  private:
   void listen_to_neighbours();
+  /// Adds the neighbours whose processes have ended, but whose connections are still open.
+  void look_for_ended(std::vector<Silent>& silent);
 
   Peers& peers_;
   const std::shared_ptr<const node::SharedMemory> memory_;
   const Clock::duration silence_;
   /// The neighbours' heartbeat counters at the last check.
   ByRank<WorldRank, std::uint64_t> beats_seen_;
+  /// Neighbours whose processes had ended at the last check. Their connections usually end before
+  /// the next check, and then report what the neighbours sent last.
+  std::set<WorldRank> had_ended_;
 };
 
 }  // namespace mccl::engine

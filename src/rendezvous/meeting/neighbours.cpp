@@ -143,9 +143,9 @@ class NeighbourSearch {
   }
 
   /// Adds the introduced rank to found_. Throws Error if the rank's arena cannot be mapped.
-  void remember(Introduced introduced) {
+  void remember(Introduced introduced, const LocalConnection& connection) {
     node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
-                              std::move(introduced.passed[1])};
+                              std::move(introduced.passed[1]), connection.process()};
     found_.insert_or_assign(WorldRank(introduced.rank), std::move(neighbour));
   }
 
@@ -224,7 +224,7 @@ class NeighbourSearch {
       Introduced introduced = take_introduction(connection);
       const int peer = introduced.rank;
       if (expected_.count(peer) == 0 || found_.count(WorldRank(peer)) != 0) return;
-      remember(std::move(introduced));
+      remember(std::move(introduced), connection);
       if (!introduce(connection, peer)) unanswered_.emplace_back(peer, std::move(connection));
     } catch (const OutOfDescriptors&) {
       throw;
@@ -238,7 +238,7 @@ class NeighbourSearch {
     const auto dialled = dialled_.find(peer);
     try {
       Introduced introduced = take_introduction(dialled->second.connection);
-      if (introduced.rank == peer) remember(std::move(introduced));
+      if (introduced.rank == peer) remember(std::move(introduced), dialled->second.connection);
     } catch (const OutOfDescriptors&) {
       throw;
     } catch (const PeerError&) {
