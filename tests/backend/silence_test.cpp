@@ -70,7 +70,7 @@ TEST_P(StoppedForGood, IsNoticedAfterTheLivenessInterval) {
 /// The rank has forked without the functions that close the child's copies of its connections, so
 /// its connections do not end with it.
 TEST(KilledBesideAChild, IsNoticedBeforeTheLivenessInterval) {
-  for (const char* transport : {"auto", "tcp"}) {
+  for (const char* transport : {"auto", "shm"}) {
     Processes job(3,
                   [](Context& context, const Processes::Say& say) {
                     all_reduce(*context.world(), 10);
