@@ -90,7 +90,24 @@ TEST_P(SlowRank, IsNamedWithItsLastCall) {
   });
   log_.lines_until({0, 2},
                    "all_reduce #2 (sum of 1000 f32) of group 'world' has made no progress for");
-  log_.lines_until({0, 2}, "waiting for rank 1 (which is in or after all_reduce #1 ");
+  log_.lines_until({0, 2}, "waiting for rank 1 (which has called nothing since all_reduce #1 ");
+  go_.write_byte();
+  job.expect_good_end();
+}
+
+/// Rank 0 ends the reduce once it has sent its data. Rank 1, the root, waits for rank 2.
+TEST_P(SlowRank, IsNamedWithTheCallThatItWaitsIn) {
+  Processes job = start([this](Context& context, const Processes::Say&) {
+    all_reduce(*context.world());
+    if (context.rank() == 2) go_.await_byte();
+    int value = 1;
+    const Buffer all{&value, 1, DType::i32};
+    context.world()->reduce(all, all, ReduceKind::sum, 1).wait();
+    context.world()->barrier().wait();
+  });
+  const std::string said = log_.lines_until({0, 1}, "rank 2 (which has called nothing since all");
+  if (said.find("rank 1 (which is in reduce #2 ") == std::string::npos)
+    log_.lines_until({0}, "rank 1 (which is in reduce #2 ");
   go_.write_byte();
   job.expect_good_end();
 }

@@ -57,7 +57,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
     case ControlKind::probe:
       return answer_probe(peer, message);
     case ControlKind::status:
-      statuses_[member] = message.call;
+      reported_[member] = {message.call, !message.blob.empty()};
       return;
     case ControlKind::window: {
       const WindowOffer offer = decode_window_offer(message.blob);
@@ -121,6 +121,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   }
   ControlMessage answer = about_group(ControlKind::status);
   answer.call = history_.last();
+  if (!calls_.empty()) answer.blob.emplace_back();  // The content of the byte has no meaning.
   around_.peers.send(peer, answer);
 }
 

@@ -55,7 +55,7 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       endings_(membership_.members.size()),
       agreement_(membership_.rank, membership_.members.size(),
                  [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
-      statuses_(membership_.members.size()) {}
+      reported_(membership_.members.size()) {}
 
 /// Records a collective that a GPU carries out without the host. The flight record lists such
 /// collectives under a separate group, because they are numbered separately: ranks compare the

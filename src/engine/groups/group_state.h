@@ -377,7 +377,12 @@ class GroupState {
   };
   Wait collective_wait_;
   Wait message_wait_;
-  ByRank<GroupRank, std::optional<Call>> statuses_;  // last calls that members reported when probed
+  /// What a member has reported when probed.
+  struct Reported {
+    Call last;           ///< Its last collective; its sequence number is 0 if there is none.
+    bool waits = false;  ///< True if that collective has not ended there.
+  };
+  ByRank<GroupRank, std::optional<Reported>> reported_;
   std::uint64_t probed_ = 0;  ///< Sequence number of the call that the last probe was about.
 };
 

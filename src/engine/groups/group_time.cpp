@@ -204,13 +204,13 @@ void GroupState::probe(Clock::time_point now) {
   ControlMessage probe = about_group(ControlKind::probe);
   if (!calls_.empty()) probe.call = calls_.front().call;
   if (!carrier_ && std::exchange(probed_, probe.call.sequence) != probe.call.sequence)
-    std::ranges::fill(statuses_, std::nullopt);
+    std::ranges::fill(reported_, std::nullopt);
   if (carrier_ && !calls_.empty()) probe.blob = digest_of(probe.call.sequence);
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, probe); });
 }
 
-/// Returns a text for timeouts and warnings: ", waiting for rank 2 (which is in or after all_reduce
-/// #11)". If `heart` is given, the text also marks members that are silent.
+/// Returns a text for timeouts and warnings: ", waiting for rank 2 (which is in all_reduce #11)".
+/// If `heart` is given, the text also marks members that are silent.
 std::string GroupState::stuck_on(const Heartbeats* heart) const {
   std::string text;
   for (const GroupRank member : missing())
@@ -220,12 +220,15 @@ std::string GroupState::stuck_on(const Heartbeats* heart) const {
 
 std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) const {
   std::string text = membership_.name_of(member);
-  const std::optional<Call>& status = statuses_[member];
+  const std::optional<Reported>& reported = reported_[member];
   if (heart && heart->has_fallen_silent(membership_.members[member])) {
     text += " (which is silent: its process is stopped, or its host cannot be reached)";
-  } else if (status) {
-    text += status->sequence == 0 ? " (which has called no collective of this group yet)"
-                                  : fmt::format(" (which is in or after {})", describe(*status));
+  } else if (reported && reported->last.sequence == 0) {
+    text += " (which has called no collective of this group yet)";
+  } else if (reported) {
+    const std::string last = describe(reported->last);
+    text += reported->waits ? fmt::format(" (which is in {})", last)
+                            : fmt::format(" (which has called nothing since {})", last);
   }
   return text;
 }
@@ -322,12 +325,12 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
 std::vector<GroupRank> GroupState::late_instead_of(std::vector<GroupRank> members) const {
   if (calls_.empty() || probed_ != calls_.front().call.sequence) return members;
   std::vector<GroupRank> late;
-  for (GroupRank member(0); member < statuses_.end_rank(); ++member) {
-    if (statuses_[member] && statuses_[member]->sequence < probed_) late.push_back(member);
+  for (GroupRank member(0); member < reported_.end_rank(); ++member) {
+    if (reported_[member] && reported_[member]->last.sequence < probed_) late.push_back(member);
   }
   if (late.empty()) return members;
   for (const GroupRank member : members) {
-    if (!statuses_[member]) late.push_back(member);
+    if (!reported_[member]) late.push_back(member);
   }
   std::sort(late.begin(), late.end());
   return late;
@@ -342,8 +345,8 @@ std::vector<GroupRank> GroupState::missing() const {
     return meets ? window_.missing_members() : late_instead_of(executor_.waiting_for());
   }
   std::vector<GroupRank> members;
-  for (GroupRank member(0); member < statuses_.end_rank(); ++member) {
-    const std::uint64_t reached = statuses_[member] ? statuses_[member]->sequence : 0;
+  for (GroupRank member(0); member < reported_.end_rank(); ++member) {
+    const std::uint64_t reached = reported_[member] ? reported_[member]->last.sequence : 0;
     if (member != membership_.rank && reached < history_.last().sequence) members.push_back(member);
   }
   return members;
