@@ -1,4 +1,9 @@
 // Tests that a failure on one rank is a clear error on every rank, in bounded time.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
 #include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/incarnation.h"
@@ -109,6 +114,42 @@ TEST(Timeout, NamesTheMissingRank) {
     }
   });
   expect_all(errors, {"all_reduce #2", "timed out", "rank 2", "all_reduce #1"});
+}
+
+/// Returns the time until a call of the group fails that rank 1 does not make.
+std::chrono::duration<double> time_to_failure(Group& group, std::size_t count,
+                                              std::chrono::milliseconds timeout) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(all_reduce(group, count, {.timeout = timeout}), TimeoutError);
+  return std::chrono::steady_clock::now() - start;
+}
+
+TEST(Timeout, EndsACallWithin100MillisecondsOfItsTime) {
+  constexpr std::chrono::milliseconds kTimeout{150};
+  for (const char* transport : {"shm", "tcp"}) {
+    std::vector<std::chrono::duration<double>> times;
+    const auto with_transport = [transport](int) {
+      Config config = test_config();
+      config.transport = transport;
+      return config;
+    };
+    run_ranks(
+        2,
+        [&times, kTimeout](Context& context) {
+          int round = 0;
+          for (const std::size_t count : {1u, 1u, 1u, 1000u, 1000u, 1000u, 1u << 20}) {
+            const auto group = context.group(std::to_string(++round), {0, 1}, kTimeout);
+            context.world()->barrier().wait();
+            if (context.rank() == 0) times.push_back(time_to_failure(*group, count, kTimeout));
+            context.world()->barrier().wait();
+          }
+        },
+        with_transport);
+    // The median is not affected by a moment in which this machine is busy.
+    std::ranges::sort(times);
+    EXPECT_GE(times.front(), kTimeout) << transport;
+    EXPECT_LE(times[times.size() / 2], kTimeout + std::chrono::milliseconds(100)) << transport;
+  }
 }
 
 /// Rank 1 waits for rank 0, which waits for the others and finally for rank 3.
