@@ -42,12 +42,14 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
     #: Errors of another type than they should be, or that name another rank.
     misnamed: list[str] = field(default_factory=list)
-    #: Errors that came after their bound.
+    #: Errors that came after their bound and the allowance.
     late: list[str] = field(default_factory=list)
     #: Survivors that could not go on, and files that were left.
     unrecovered: list[str] = field(default_factory=list)
     #: Seconds from the fault to the error of each survivor.
     times: list[float] = field(default_factory=list)
+    #: Number of errors that came after their bound, but within the allowance.
+    beyond: int = 0
 
     @property
     def complaints(self) -> dict[str, list[str]]:
@@ -125,6 +127,8 @@ def _assess_time(outcome: Outcome, error: dict, verdict: Verdict, allowance: flo
     most = bound(scenario) + (CONNECT_TIMEOUT if _was_never_heard(outcome) else 0)
     if seconds > most + allowance:
         verdict.late.append(f"rank {error['rank']} raised after {seconds:.2f} s, not {most:g} s")
+    elif seconds > most:
+        verdict.beyond += 1
 
 
 def _was_never_heard(outcome: Outcome) -> bool:

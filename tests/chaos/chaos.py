@@ -148,6 +148,11 @@ def main(words: list[str] | None = None) -> int:
     print(f", {left_out} left out, which need root, torch or MLX" if left_out else "", end=": ")
     found = counts(records)
     print(", ".join(f"{number} {kind}" for kind, number in found.items()))
+    print(
+        f"{sum(len(each.times) for each in records)} errors, of which "
+        f"{sum(each.beyond for each in records)} came beyond the promised bound, within the "
+        f"allowance of {asked.allowance:g} s"
+    )
     return 1 if any(found.values()) else 0
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import tempfile
@@ -35,6 +36,8 @@ class Outcome:
     codes: dict[int, int] = field(default_factory=dict)
     #: The last lines of the ranks' standard error.
     stderr: str = ""
+    #: Seconds after which the ranks replaced broken connections, read from their standard error.
+    healed: list[float] = field(default_factory=list)
     #: Files that the trial has left in /dev/shm.
     left: list[str] = field(default_factory=list)
 
@@ -44,6 +47,11 @@ class Outcome:
             for each in self.events
             if each["event"] == name and (rank is None or each["rank"] == rank)
         ]
+
+
+def healing_times(stderr: str) -> list[float]:
+    """Returns the seconds in the warnings about connections that were replaced."""
+    return [float(each) for each in re.findall(r"was replaced after (\S+) s, without loss", stderr)]
 
 
 class _Process:
@@ -270,7 +278,9 @@ class Job:
                 self.outcome.events += process.read()
             process.close()
         self.stderr.seek(0)
-        self.outcome.stderr = self.stderr.read().decode(errors="replace")[-6000:]
+        text = self.stderr.read().decode(errors="replace")
+        self.outcome.stderr = text[-6000:]
+        self.outcome.healed = healing_times(text)
         self.stderr.close()
         self.hostfile.close()
         if self.hosts is not None:

@@ -14,7 +14,7 @@ pytest.importorskip("ml_dtypes")
 
 import traffic
 from assess import assess, names, names_well
-from job import Outcome
+from job import Outcome, healing_times
 from record import Record, counts, table
 from scenario import Face, Fault, Moment, Scenario, draw
 
@@ -110,6 +110,21 @@ def test_a_record_survives_its_line_and_the_table_counts_it():
     assert Record.from_line(record.line()) == record
     assert counts([record])["late"] == 1
     assert "killed" in table([record])
+
+
+def test_an_error_within_the_allowance_is_no_defect_but_is_counted():
+    verdict = assess(outcome_of(KILLED, error(0, at=11.2), error(2), codes={1: -9}), 1.0)
+    assert verdict.complaints == {}
+    assert verdict.beyond == 1
+    assert Record.of(outcome_of(KILLED), verdict).beyond == 1
+
+
+def test_times_to_healing_are_read_from_warnings_and_have_a_row():
+    said = "the connection to rank 1 (tcp) was replaced after {} s, without loss of data: reset\n"
+    outcome = dataclasses.replace(outcome_of(KILLED, codes={1: -9}), healed=[0.05, 1.5])
+    assert healing_times(said.format("0.05") + "x" + said.format("1.2e-05")) == [0.05, 1.2e-05]
+    last = table([Record.of(outcome, assess(outcome, 0.0))]).splitlines()[-1]
+    assert last.split() == ["connections", "replaced", "1", "1.500", "1.500", "1.500"]
 
 
 class Alone:
