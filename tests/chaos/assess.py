@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from job import Outcome
 from scenario import (
+    ABORTS,
     CONNECT_TIMEOUT,
     DEATHS,
     HARMLESS,
@@ -22,10 +23,13 @@ from scenario import (
 AFTER_DEATH, AFTER_SILENCE = 1.0, 0.5
 #: Seconds that rank 0 may stay, after the ranks have not met, to tell an absent rank why.
 LAST_WORDS = 5.0
+#: Seconds for which a rank waits for MPI to end a call that has failed (docs/mpi.md).
+ABANDONED = 1.0
 #: Share of the interval by which a rank is given up later if its messages pass through others.
 RELAYED = 0.4
 _KINDS = {
     Fault.ABORT: {"AbortedError"},
+    Fault.DISK: {"AbortedError"},
     Fault.MISMATCH: {"MismatchError"},
     # A receive that times out fails alone. Its rank then aborts.
     Fault.OMIT: {"TimeoutError", "AbortedError"},
@@ -59,6 +63,9 @@ class Verdict:
 
 def bound(scenario: Scenario) -> float:
     """Returns the seconds from the fault within which every survivor raises."""
+    if scenario.face == Face.MPI:
+        silent = scenario.liveness_interval if scenario.fault in SILENCES else 0
+        return AFTER_DEATH + silent + ABANDONED
     if scenario.moment == Moment.MEETING:
         return CONNECT_TIMEOUT + LAST_WORDS
     if scenario.fault in SILENCES:
@@ -109,9 +116,9 @@ def _assess_error(outcome: Outcome, error: dict, verdict: Verdict, allowance: fl
     if scenario.fault in HARMLESS:
         verdict.misnamed.append(here)
         return
-    if rank == scenario.victim and scenario.fault not in (Fault.ABORT, Fault.MISMATCH):
+    if rank == scenario.victim and scenario.fault not in ABORTS | {Fault.MISMATCH}:
         return  # it may name any other rank, and is told late
-    if scenario.fault not in OPTIONAL:
+    if scenario.fault not in OPTIONAL or scenario.moment == Moment.MEETING:
         _assess_time(outcome, error, verdict, allowance)
     if not names_well(scenario, rank, error["kind"], error["text"]):
         verdict.misnamed.append(here)
@@ -144,11 +151,11 @@ def _was_never_heard(outcome: Outcome) -> bool:
 
 def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
     """Returns whether an error is of the right type and names the rank that is at fault."""
-    if scenario.moment == Moment.MEETING and scenario.fault in DEATHS:
+    if scenario.moment == Moment.MEETING:
         return kind in ("PeerError", "TimeoutError") and names(text, scenario.victim)
-    if scenario.fault == Fault.ABORT:
+    if scenario.fault in ABORTS:
         return kind == "AbortedError" and f"reason {scenario.seed}" in text
-    typed = scenario.face == Face.NUMPY and scenario.fault not in OPTIONAL
+    typed = scenario.face in (Face.NUMPY, Face.CPP, Face.MPI) and scenario.fault not in OPTIONAL
     if typed and kind not in _KINDS.get(scenario.fault, {"PeerError"}):
         return False
     gone = set(re.findall(r"\brank (\d+) is gone", text))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from assess import Verdict
 from job import Outcome
-from scenario import Face, Fault, Scenario
+from scenario import DEFAULT_INTERVAL, Face, Fault, Scenario
 
 #: Kinds of defects, in the order of the table. None of them may occur.
 DEFECTS = ("hangs", "crashes", "wrong", "misnamed", "late", "unrecovered")
@@ -20,6 +20,10 @@ class Record:
     transport: str
     size: int
     face: str
+    #: The liveness interval, in seconds.
+    interval: float
+    #: True if the fault has happened.
+    struck: bool = False
     #: Seconds that the trial took; 0 if it was left out.
     seconds: float = 0.0
     #: Seconds from the fault to the error of each survivor.
@@ -46,6 +50,8 @@ class Record:
             transport="cables" if scenario.cabled else scenario.transport,
             size=scenario.size,
             face=str(scenario.face),
+            interval=scenario.liveness_interval,
+            struck=bool(outcome.of("fault")),
             seconds=round(outcome.seconds, 3),
             times=[round(each, 4) for each in verdict.times],
             beyond=verdict.beyond,
@@ -59,7 +65,7 @@ class Record:
     def of_none(scenario: Scenario) -> "Record":
         return Record(
             scenario.seed, str(scenario), str(scenario.fault), scenario.transport, scenario.size,
-            str(scenario.face), ran=False,
+            str(scenario.face), scenario.liveness_interval, ran=False,
         )  # fmt: skip
 
     def line(self) -> str:
@@ -93,6 +99,7 @@ def table(records: list[Record]) -> str:
     heads = ["trials", *DEFECTS, "beyond", "median s", "99 % s", "most s"]
     groups = {f"{fault}": [r for r in records if r.fault == fault] for fault in Fault}
     groups |= {f"with {face}": [r for r in records if r.face == face] for face in list(Face)[1:]}
+    groups["at the default interval"] = [r for r in records if r.interval == DEFAULT_INTERVAL]
     groups["along cables"] = [r for r in records if r.transport == "cables"]
     rows = []
     for name, chosen in [*groups.items(), ("all", records)]:
