@@ -12,6 +12,7 @@ from scenario import (
     OMITTED_TIMEOUT,
     OPTIONAL,
     SILENCES,
+    TIMED,
     Face,
     Fault,
     Moment,
@@ -33,6 +34,7 @@ _KINDS = {
     Fault.MISMATCH: {"MismatchError"},
     # A receive that times out fails alone. Its rank then aborts.
     Fault.OMIT: {"TimeoutError", "AbortedError"},
+    Fault.STARVE: {"TimeoutError", "AbortedError"},
     # A rank that leaves ends only the messages that need it. The first rank to notice then aborts.
     Fault.LEAVE: {"PeerError", "AbortedError"},
 }
@@ -71,7 +73,7 @@ def bound(scenario: Scenario) -> float:
     if scenario.fault in SILENCES:
         relayed = RELAYED * scenario.liveness_interval if scenario.cabled else 0
         return scenario.liveness_interval + AFTER_SILENCE + relayed
-    if scenario.fault == Fault.OMIT:
+    if scenario.fault in TIMED:
         return OMITTED_TIMEOUT + 0.1
     return AFTER_DEATH
 
@@ -158,6 +160,9 @@ def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
     typed = scenario.face in (Face.NUMPY, Face.CPP, Face.MPI) and scenario.fault not in OPTIONAL
     if typed and kind not in _KINDS.get(scenario.fault, {"PeerError"}):
         return False
+    if scenario.fault == Fault.STARVE:
+        # Data pass from rank to rank, and a rank knows only from which ranks it waits for data.
+        return any(names(text, other) for other in range(scenario.size))
     gone = set(re.findall(r"\brank (\d+) is gone", text))
     if scenario.fault in OPTIONAL:
         # A group that some ranks could not make ends for the others without a reason.

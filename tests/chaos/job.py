@@ -18,7 +18,7 @@ from disk import FullDisk
 from free_port import free_port
 from hosts import Hosts
 from rank import END, GO, RECOVER, Rank
-from scenario import FULL, HARMLESS, OPTIONAL, SILENCES, Face, Fault, Moment, Scenario
+from scenario import FULL, HARMLESS, OPTIONAL, SILENCES, SLOW, Face, Fault, Moment, Scenario
 
 #: Seconds after which whatever has not happened hangs. Beyond every bound that a trial checks.
 PATIENCE = 12.0
@@ -66,7 +66,7 @@ def network_fault(
         return lambda: hosts.reset(victim), lambda: None
     if scenario.fault == Fault.DOWN:
         return lambda: hosts.shut(victim), lambda: hosts.open(victim)
-    if scenario.fault == Fault.CRAWL:
+    if scenario.fault in SLOW:
         return lambda: hosts.slow(victim, scenario.rate), lambda: hosts.quicken(victim)
     if direction:
         return lambda: hosts.lose(victim, direction), lambda: hosts.find(victim, direction)
@@ -193,13 +193,15 @@ class Job:
     def _run(self) -> None:
         scenario, victim = self.scenario, self.processes[self.scenario.victim]
         if scenario.is_networked:
-            self._cut(victim)
+            self._disturb(victim)
         if scenario.fault == Fault.PAUSE and self._await(lambda: self._has("fault"), "the fault"):
             time.sleep(scenario.delay)
             victim.signal(signal.SIGCONT)
         patience = PATIENCE + scenario.liveness_interval
         if not self._await(self._all_told, "its calls", patience, self._untold):
             return
+        if scenario.fault == Fault.STARVE:
+            self._mend_network()
         if self._may_recover():
             self._recover()
         if scenario.fault == Fault.STOP:
@@ -212,7 +214,7 @@ class Job:
         for process in self.processes:
             self._await(process.reap, "its exit", EXIT, lambda: [process.rank])  # noqa: B023
 
-    def _cut(self, victim: Process) -> None:
+    def _disturb(self, victim: Process) -> None:
         assert self.hosts is not None
         if not self._await(lambda: self._has("ready"), "the fault"):
             return

@@ -26,6 +26,7 @@ from scenario import (
     HARMLESS,
     OMITTED_TIMEOUT,
     OPTIONAL,
+    TIMED,
     Face,
     Fault,
     Moment,
@@ -123,11 +124,12 @@ class Rank:
         scenario = self.scenario
         calls = scenario.calls(step)
         here = step == scenario.step and scenario.moment != Moment.MEETING
-        if scenario.fault == Fault.OMIT and step >= scenario.step and not self.is_victim:
+        away = scenario.fault == Fault.OMIT and self.is_victim
+        if scenario.fault in TIMED and step >= scenario.step and not away:
             # A rank whose part of the call is over goes on, and waits in one of the next.
             calls = [replace(call, timeout=OMITTED_TIMEOUT) for call in calls]
             self.say("began")
-        if here and scenario.fault == Fault.OMIT and self.is_victim:
+        if here and away:
             self.say("fault")
             os.read(self._hear, 1)
         if here and scenario.fault == Fault.MISMATCH:

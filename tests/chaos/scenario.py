@@ -26,6 +26,7 @@ class Fault(StrEnum):
     DOWN = "interface down for a while"
     HALF = "packets lost one way"
     CRAWL = "slow network for a while"
+    STARVE = "network too slow for the timeout"
     RESET = "reset connections"
     ABORT = "abort"
     MISMATCH = "other call"
@@ -61,7 +62,7 @@ WEIGHTS = {
     Fault.PAUSE: 7, Fault.CUT: 5, Fault.LAPSE: 3, Fault.DOWN: 2, Fault.RESET: 4,
     Fault.ABORT: 9, Fault.MISMATCH: 10,
     Fault.OMIT: 5, Fault.FILES: 6, Fault.MEMORY: 4,
-    Fault.HALF: 4, Fault.CRAWL: 3, Fault.SIZE: 2, Fault.SHM: 2, Fault.DISK: 3,
+    Fault.HALF: 4, Fault.CRAWL: 2, Fault.STARVE: 2, Fault.SIZE: 2, Fault.SHM: 2, Fault.DISK: 3,
 }  # fmt: skip
 #: Share of the trials that have no fault. They do not count as faults.
 HEALTHY = 0.03
@@ -70,7 +71,9 @@ SIZES = {2: 26, 3: 22, 4: 22, 5: 10, 6: 8, 7: 5, 8: 7}
 DEATHS = frozenset({Fault.KILL, Fault.SEGV, Fault.EXIT})
 SILENCES = frozenset({Fault.STOP, Fault.CUT, Fault.HALF})
 #: Trials with these faults need network namespaces, hence root.
-NETWORKED = frozenset({Fault.CUT, Fault.LAPSE, Fault.DOWN, Fault.RESET, Fault.HALF, Fault.CRAWL})
+NETWORKED = frozenset(
+    {Fault.CUT, Fault.LAPSE, Fault.DOWN, Fault.RESET, Fault.HALF, Fault.CRAWL, Fault.STARVE}
+)
 #: Faults of trials whose disk is full, which needs root.
 FULL = frozenset({Fault.SHM, Fault.DISK})
 #: Faults of which no call may notice anything.
@@ -81,10 +84,14 @@ HARMLESS = frozenset(
 ABORTS = frozenset({Fault.ABORT, Fault.DISK})
 #: Faults that the victim commits with the call itself.
 WRONG_CALLS = frozenset({Fault.MISMATCH, Fault.OMIT})
+#: Faults for which the calls have a short timeout. Ranks in C++ do not set it.
+TIMED = frozenset({Fault.OMIT, Fault.STARVE})
+#: Faults of the network under which heartbeats are late, too. They have the default interval.
+SLOW = frozenset({Fault.CRAWL, Fault.STARVE})
 #: Faults that trials of torch and MLX have.
 FOR_FRAMEWORKS = DEATHS | {Fault.NONE, Fault.STOP, Fault.PAUSE}
 #: Faults that ranks in C++ have.
-FOR_CPP = FOR_FRAMEWORKS | NETWORKED | ABORTS | {Fault.LEAVE, Fault.MISMATCH, Fault.SHM}
+FOR_CPP = FOR_FRAMEWORKS | (NETWORKED - TIMED) | ABORTS | {Fault.LEAVE, Fault.MISMATCH, Fault.SHM}
 #: Faults of trials on the mpi backend, and the largest number of their ranks.
 FOR_MPI = FOR_FRAMEWORKS | {Fault.LEAVE, Fault.ABORT, Fault.MISMATCH}
 MOST_OF_MPI = 4
@@ -177,6 +184,8 @@ class Scenario:
             "liveness_interval": self.liveness_interval,
             "connect_timeout": CONNECT_TIMEOUT,
             "timeout": 120.0,
+            # Neighbours in the ring would otherwise use its cables, too.
+            **({"ifname": "cable"} if self.fault in SLOW else {}),
             **secret,
             **logs,
             **({"backend": "mpi"} if self.face == Face.MPI else {}),
@@ -196,7 +205,8 @@ class Scenario:
         source = random.Random(f"{self.seed} {step}")
         if step == self.step and self.fault in WRONG_CALLS:
             return [traffic.draw_that_differs(source, self.size, self.difference)]
-        if step == self.step and self.fault in OPTIONAL and self.moment != Moment.MEETING:
+        large = self.fault in OPTIONAL or self.fault == Fault.STARVE
+        if step == self.step and large and self.moment != Moment.MEETING:
             return [traffic.draw_collective(source, self.size, smallest=1 << 20)]
         many = source.choice((1, 1, 1, 2, 3, 5))
         if step == self.step and self.moment == Moment.FLIGHT:
@@ -259,13 +269,15 @@ def draw(seed: int) -> Scenario:
         compression=source.choice(("fp16", "bf16", "int8")) if lossy else "none",
         encryption=transport == "tcp" and source.random() < 0.25,
         calibrate=source.random() < 0.1,
-        liveness_interval=DEFAULT_INTERVAL if source.random() < 0.04 else SHORT_INTERVAL,
+        liveness_interval=DEFAULT_INTERVAL
+        if source.random() < 0.04 or fault in SLOW
+        else SHORT_INTERVAL,
         difference=source.choice(traffic.DIFFERENCES) if fault == Fault.MISMATCH else "",
         wakes=fault == Fault.STOP and source.random() < 0.5,
         scene=scene,
         spare=int((24 if fault == Fault.FILES else 12) * source.random() ** 2),
         direction=_direction(source, fault),
-        rate=source.choice(("100kbit", "1mbit", "10mbit")) if fault == Fault.CRAWL else "",
+        rate=_rate(source, fault),
         face=Face.CPP if scene == "group" else _face(source, fault, moment),
         cabled=False,
     )
@@ -302,13 +314,19 @@ def _moment(source: random.Random, fault: Fault) -> Moment:
     """Returns a moment that the fault allows."""
     if fault == Fault.SHM:
         return Moment.MEETING
-    if fault in WRONG_CALLS or fault in OPTIONAL or fault == Fault.NONE:
+    if fault in WRONG_CALLS | OPTIONAL | {Fault.NONE, Fault.STARVE}:
         return Moment.BETWEEN
     if fault == Fault.LEAVE:
         return source.choice((Moment.BETWEEN, Moment.FLIGHT))
     if fault in DEATHS and source.random() < 0.12:
         return Moment.MEETING
     return source.choice((Moment.BETWEEN, Moment.FLIGHT, Moment.INSIDE, Moment.INSIDE))
+
+
+def _rate(source: random.Random, fault: Fault) -> str:
+    if fault == Fault.STARVE:
+        return "100kbit"
+    return source.choice(("100kbit", "1mbit", "10mbit")) if fault == Fault.CRAWL else ""
 
 
 def _direction(source: random.Random, fault: Fault) -> str:
@@ -319,7 +337,7 @@ def _direction(source: random.Random, fault: Fault) -> str:
 
 def _delay(source: random.Random, fault: Fault) -> float:
     if fault == Fault.CRAWL:
-        return source.uniform(0.3, 2)
+        return source.uniform(0.3, 4)
     if fault in HARMLESS:
         return source.uniform(0.05, 0.6)
     if fault == Fault.MEMORY:

@@ -67,6 +67,8 @@ def test_a_death_that_every_survivor_names_in_time_is_as_it_should_be():
         (scenario(Fault.STOP, face=Face.MPI), [error(0, at=13.1)], {1: -9}, "late"),
         (scenario(Fault.HALF), [error(0, at=11.6)], {}, "late"),
         (scenario(Fault.CRAWL), [error(0)], {}, "misnamed"),
+        (scenario(Fault.STARVE), [error(0, "it timed out", "TimeoutError")], {}, "misnamed"),
+        (scenario(Fault.STARVE), [error(0, kind="TimeoutError", at=10.6)], {}, "late"),
         (scenario(Fault.SHM), [error(0)], {}, "misnamed"),
         (scenario(Fault.FILES, moment=Moment.MEETING), [error(0, at=20.1)], {}, "late"),
         (scenario(Fault.FILES), [error(0, GONE.replace("rank 1", "rank 2"))], {}, "misnamed"),
