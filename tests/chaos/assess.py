@@ -22,6 +22,9 @@ from scenario import (
 #: Seconds within which a death is noticed that the kernel reports, and within which a silent rank
 #: is given up after the liveness interval.
 AFTER_DEATH, AFTER_SILENCE = 1.0, 0.5
+#: Seconds that a call waits before its ranks compare their calls, where the data do not show that
+#: they differ (kProbeAfter in src/engine/groups/group_time.cpp).
+COMPARED = 1.0
 #: Seconds that rank 0 may stay, after the ranks have not met, to tell an absent rank why.
 LAST_WORDS = 5.0
 #: Seconds for which a rank waits for MPI to end a call that has failed (docs/mpi.md).
@@ -73,6 +76,8 @@ def bound(scenario: Scenario) -> float:
     if scenario.fault in SILENCES:
         relayed = RELAYED * scenario.liveness_interval if scenario.cabled else 0
         return scenario.liveness_interval + AFTER_SILENCE + relayed
+    if scenario.fault == Fault.MISMATCH:
+        return COMPARED + AFTER_SILENCE
     if scenario.fault in TIMED:
         return OMITTED_TIMEOUT + 0.1
     return AFTER_DEATH

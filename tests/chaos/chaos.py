@@ -8,7 +8,8 @@ ranks in C++ then run a small program. A few more trials have no fault. Defects 
   wrong        a result that was returned as good differs from the right one in any bit
   misnamed     an error is of another type, or names another rank, than the fault that was committed
   late         a survivor raises later than promised: 1 s after a death that the kernel reports,
-               0.5 s after the liveness interval otherwise, and --allowance for a busy machine
+               0.5 s after the liveness interval, 0.1 s after a timeout, or 1.5 s after a call that
+               differs from the others', and --allowance for a busy machine
   unrecovered  the survivors cannot shrink their group and go on, or a file is left in /dev/shm
 """
 

@@ -74,6 +74,7 @@ def test_a_death_that_every_survivor_names_in_time_is_as_it_should_be():
         (scenario(Fault.FILES), [error(0, GONE.replace("rank 1", "rank 2"))], {}, "misnamed"),
         (scenario(Fault.ABORT), [error(0)], {}, "misnamed"),
         (scenario(Fault.DISK), [error(0)], {}, "misnamed"),
+        (scenario(Fault.MISMATCH), [error(0, kind="MismatchError", at=11.6)], {}, "late"),
         (scenario(Fault.MISMATCH), [error(1, kind="TimeoutError")], {}, "misnamed"),
     ],
 )
