@@ -1,6 +1,7 @@
 """Compares the outcome of a trial with what its fault must lead to."""
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from job import Outcome
@@ -127,7 +128,7 @@ def _assess_error(outcome: Outcome, error: dict, verdict: Verdict, allowance: fl
         return  # it may name any other rank, and is told late
     if scenario.fault not in OPTIONAL or scenario.moment == Moment.MEETING:
         _assess_time(outcome, error, verdict, allowance)
-    if not names_well(scenario, rank, error["kind"], error["text"]):
+    if not names_well(scenario, rank, error["kind"], error["text"], _unmet(outcome)):
         verdict.misnamed.append(here)
 
 
@@ -156,8 +157,23 @@ def _was_never_heard(outcome: Outcome) -> bool:
     return outcome.of("fault")[0]["at"] < met + outcome.scenario.liveness_interval / 10
 
 
-def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
-    """Returns whether an error is of the right type and names the rank that is at fault."""
+def _unmet(outcome: Outcome) -> set[int]:
+    """Returns the ranks whose meeting failed, although others had met already.
+
+    Rank 0 may die before the last rank has met. That rank then leaves, and others may notice this
+    before the death.
+    """
+    met = {event["rank"] for event in outcome.of("met")}
+    return {e["rank"] for e in outcome.of("error")} - met if met else set()
+
+
+def names_well(
+    scenario: Scenario, rank: int, kind: str, text: str, unmet: Set[int] = frozenset()
+) -> bool:
+    """Returns whether an error is of the right type and names the rank that is at fault.
+
+    The ranks `unmet` may be named, too.
+    """
     if scenario.moment == Moment.MEETING:
         return kind in ("PeerError", "TimeoutError") and names(text, scenario.victim)
     if scenario.fault in ABORTS:
@@ -173,7 +189,9 @@ def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
         # A group that some ranks could not make ends for the others without a reason.
         return names(text, scenario.victim) or "it has destroyed this group" in text
     # Ranks that are reached through the victim are gone too. The message then names the cable.
-    return names(text, scenario.victim) and (scenario.cabled or gone <= {str(scenario.victim)})
+    may_be_gone = {scenario.victim, *unmet}
+    named = any(names(text, each) for each in may_be_gone)
+    return named and (scenario.cabled or gone <= set(map(str, may_be_gone)))
 
 
 def names(text: str, rank: int) -> bool:
@@ -185,7 +203,7 @@ def names(text: str, rank: int) -> bool:
 def _assess_recovery(outcome: Outcome, verdict: Verdict) -> None:
     scenario = outcome.scenario
     gone = scenario.fault in DEATHS | SILENCES or scenario.fault == Fault.LEAVE
-    expected = scenario.size - 1 if gone else scenario.size
+    expected = scenario.size - len(_unmet(outcome) | ({scenario.victim} if gone else set()))
     if not may_go_on(scenario):
         return
     verdict.unrecovered += [

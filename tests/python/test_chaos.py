@@ -50,6 +50,17 @@ def test_a_death_that_every_survivor_names_in_time_is_as_it_should_be():
     assert verdict.times == [pytest.approx(0.1), pytest.approx(0.1)]
 
 
+def test_a_rank_that_could_not_meet_because_of_the_death_may_be_named_too():
+    met = [{"event": "met", "rank": rank, "at": 9.0} for rank in (0, 1)]
+    lost = error(2, "rank 2 lost its connection to the store: rank 1 ended")
+    left = error(0, GONE.replace("rank 1", "rank 2"))
+    alone = {"event": "recovered", "rank": 0, "size": 1}
+    assert assess(outcome_of(KILLED, *met, lost, left, alone, codes={1: -9}), 0.0).complaints == {}
+    met.append({"event": "met", "rank": 2, "at": 9.0})
+    found = assess(outcome_of(KILLED, *met, lost, left, alone, codes={1: -9}), 0.0)
+    assert list(found.complaints) == ["misnamed", "unrecovered"]
+
+
 @pytest.mark.parametrize(
     ("case", "events", "codes", "kind"),
     [
