@@ -1,16 +1,19 @@
 """Compares the outcome of a trial with what its fault must lead to."""
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from job import Outcome
 from scenario import (
+    ABORTS,
     CONNECT_TIMEOUT,
     DEATHS,
     HARMLESS,
     OMITTED_TIMEOUT,
     OPTIONAL,
     SILENCES,
+    TIMED,
     Face,
     Fault,
     Moment,
@@ -20,15 +23,22 @@ from scenario import (
 #: Seconds within which a death is noticed that the kernel reports, and within which a silent rank
 #: is given up after the liveness interval.
 AFTER_DEATH, AFTER_SILENCE = 1.0, 0.5
+#: Seconds that a call waits before its ranks compare their calls, where the data do not show that
+#: they differ (kProbeAfter in src/engine/groups/group_time.cpp).
+COMPARED = 1.0
 #: Seconds that rank 0 may stay, after the ranks have not met, to tell an absent rank why.
 LAST_WORDS = 5.0
+#: Seconds for which a rank waits for MPI to end a call that has failed (docs/mpi.md).
+ABANDONED = 1.0
 #: Share of the interval by which a rank is given up later if its messages pass through others.
 RELAYED = 0.4
 _KINDS = {
     Fault.ABORT: {"AbortedError"},
+    Fault.DISK: {"AbortedError"},
     Fault.MISMATCH: {"MismatchError"},
     # A receive that times out fails alone. Its rank then aborts.
     Fault.OMIT: {"TimeoutError", "AbortedError"},
+    Fault.STARVE: {"TimeoutError", "AbortedError"},
     # A rank that leaves ends only the messages that need it. The first rank to notice then aborts.
     Fault.LEAVE: {"PeerError", "AbortedError"},
 }
@@ -42,12 +52,14 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
     #: Errors of another type than they should be, or that name another rank.
     misnamed: list[str] = field(default_factory=list)
-    #: Errors that came after their bound.
+    #: Errors that came after their bound and the allowance.
     late: list[str] = field(default_factory=list)
     #: Survivors that could not go on, and files that were left.
     unrecovered: list[str] = field(default_factory=list)
     #: Seconds from the fault to the error of each survivor.
     times: list[float] = field(default_factory=list)
+    #: Number of errors that came after their bound, but within the allowance.
+    beyond: int = 0
 
     @property
     def complaints(self) -> dict[str, list[str]]:
@@ -57,12 +69,17 @@ class Verdict:
 
 def bound(scenario: Scenario) -> float:
     """Returns the seconds from the fault within which every survivor raises."""
+    if scenario.face == Face.MPI:
+        silent = scenario.liveness_interval if scenario.fault in SILENCES else 0
+        return AFTER_DEATH + silent + ABANDONED
     if scenario.moment == Moment.MEETING:
         return CONNECT_TIMEOUT + LAST_WORDS
     if scenario.fault in SILENCES:
         relayed = RELAYED * scenario.liveness_interval if scenario.cabled else 0
         return scenario.liveness_interval + AFTER_SILENCE + relayed
-    if scenario.fault == Fault.OMIT:
+    if scenario.fault == Fault.MISMATCH:
+        return COMPARED + AFTER_SILENCE
+    if scenario.fault in TIMED:
         return OMITTED_TIMEOUT + 0.1
     return AFTER_DEATH
 
@@ -107,11 +124,11 @@ def _assess_error(outcome: Outcome, error: dict, verdict: Verdict, allowance: fl
     if scenario.fault in HARMLESS:
         verdict.misnamed.append(here)
         return
-    if rank == scenario.victim and scenario.fault not in (Fault.ABORT, Fault.MISMATCH):
+    if rank == scenario.victim and scenario.fault not in ABORTS | {Fault.MISMATCH}:
         return  # it may name any other rank, and is told late
-    if scenario.fault not in OPTIONAL:
+    if scenario.fault not in OPTIONAL or scenario.moment == Moment.MEETING:
         _assess_time(outcome, error, verdict, allowance)
-    if not names_well(scenario, rank, error["kind"], error["text"]):
+    if not names_well(scenario, rank, error["kind"], error["text"], _unmet(outcome)):
         verdict.misnamed.append(here)
 
 
@@ -125,6 +142,8 @@ def _assess_time(outcome: Outcome, error: dict, verdict: Verdict, allowance: flo
     most = bound(scenario) + (CONNECT_TIMEOUT if _was_never_heard(outcome) else 0)
     if seconds > most + allowance:
         verdict.late.append(f"rank {error['rank']} raised after {seconds:.2f} s, not {most:g} s")
+    elif seconds > most:
+        verdict.beyond += 1
 
 
 def _was_never_heard(outcome: Outcome) -> bool:
@@ -138,21 +157,41 @@ def _was_never_heard(outcome: Outcome) -> bool:
     return outcome.of("fault")[0]["at"] < met + outcome.scenario.liveness_interval / 10
 
 
-def names_well(scenario: Scenario, rank: int, kind: str, text: str) -> bool:
-    """Returns whether an error is of the right type and names the rank that is at fault."""
-    if scenario.moment == Moment.MEETING and scenario.fault in DEATHS:
+def _unmet(outcome: Outcome) -> set[int]:
+    """Returns the ranks whose meeting failed, although others had met already.
+
+    Rank 0 may die before the last rank has met. That rank then leaves, and others may notice this
+    before the death.
+    """
+    met = {event["rank"] for event in outcome.of("met")}
+    return {e["rank"] for e in outcome.of("error")} - met if met else set()
+
+
+def names_well(
+    scenario: Scenario, rank: int, kind: str, text: str, unmet: Set[int] = frozenset()
+) -> bool:
+    """Returns whether an error is of the right type and names the rank that is at fault.
+
+    The ranks `unmet` may be named, too.
+    """
+    if scenario.moment == Moment.MEETING:
         return kind in ("PeerError", "TimeoutError") and names(text, scenario.victim)
-    if scenario.fault == Fault.ABORT:
+    if scenario.fault in ABORTS:
         return kind == "AbortedError" and f"reason {scenario.seed}" in text
-    typed = scenario.face == Face.NUMPY and scenario.fault not in OPTIONAL
+    typed = scenario.face in (Face.NUMPY, Face.CPP, Face.MPI) and scenario.fault not in OPTIONAL
     if typed and kind not in _KINDS.get(scenario.fault, {"PeerError"}):
         return False
+    if scenario.fault == Fault.STARVE:
+        # Data pass from rank to rank, and a rank knows only from which ranks it waits for data.
+        return any(names(text, other) for other in range(scenario.size))
     gone = set(re.findall(r"\brank (\d+) is gone", text))
     if scenario.fault in OPTIONAL:
         # A group that some ranks could not make ends for the others without a reason.
         return names(text, scenario.victim) or "it has destroyed this group" in text
     # Ranks that are reached through the victim are gone too. The message then names the cable.
-    return names(text, scenario.victim) and (scenario.cabled or gone <= {str(scenario.victim)})
+    may_be_gone = {scenario.victim, *unmet}
+    named = any(names(text, each) for each in may_be_gone)
+    return named and (scenario.cabled or gone <= set(map(str, may_be_gone)))
 
 
 def names(text: str, rank: int) -> bool:
@@ -164,7 +203,7 @@ def names(text: str, rank: int) -> bool:
 def _assess_recovery(outcome: Outcome, verdict: Verdict) -> None:
     scenario = outcome.scenario
     gone = scenario.fault in DEATHS | SILENCES or scenario.fault == Fault.LEAVE
-    expected = scenario.size - 1 if gone else scenario.size
+    expected = scenario.size - len(_unmet(outcome) | ({scenario.victim} if gone else set()))
     if not may_go_on(scenario):
         return
     verdict.unrecovered += [

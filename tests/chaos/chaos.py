@@ -1,12 +1,15 @@
 """Random faults against random calls and messages of MCCL, between 2 to 8 processes.
 
-Each trial derives its ranks, settings, calls and fault from its seed alone. Defects are:
+Each trial derives its ranks, settings, calls and fault from its seed alone. Every rank is a process
+that is forked from one that has imported what it needs, so that no trial starts an interpreter;
+ranks in C++ then run a small program. A few more trials have no fault. Defects are:
   hangs        a call or the end of a process does not end
   crashes      a rank ends by a signal or an exception that is not MCCL's
   wrong        a result that was returned as good differs from the right one in any bit
   misnamed     an error is of another type, or names another rank, than the fault that was committed
   late         a survivor raises later than promised: 1 s after a death that the kernel reports,
-               0.5 s after the liveness interval otherwise, and --allowance for a busy machine
+               0.5 s after the liveness interval, 0.1 s after a timeout, or 1.5 s after a call that
+               differs from the others', and --allowance for a busy machine
   unrecovered  the survivors cannot shrink their group and go on, or a file is left in /dev/shm
 """
 
@@ -21,18 +24,20 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 
 import lanes
 from record import Record, counts, table
-from scenario import draw
+from scenario import chosen, draw
 
+NEEDS = "root, a framework, a compiler or Open MPI"
 EXAMPLES = """\
 examples:
-  make chaos                             1,000 trials, at most 20 minutes on two cores
+  make chaos                             1,000 faults, at most 20 minutes on two cores
   make chaos CHAOS="--trials 100"        the first 100 of them
   make chaos CHAOS="--replay 17"         the trial of seed 17 alone, with every event
   make chaos CHAOS="--list --seed 17 --trials 1"   what that trial does; runs nothing
   make chaos CHAOS="--record old.jsonl"  keep the results, for a later --compare old.jsonl
 
-Trials that cut a network need root and are left out without it, and those of torch and MLX need
-these. The exit status is 0 without defects, 1 with any, and 2 if the arguments are wrong.
+Trials that disturb a network or fill a disk need root and are left out without it. Those of torch,
+MLX, C++ and MPI need these frameworks, a compiler and Open MPI. The exit status is 0 without
+defects, 1 with any, and 2 if the arguments are wrong.
 """
 
 
@@ -44,7 +49,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--trials", type=_positive, default=1000, metavar="N", help="number of trials (1000)")
+    add("--trials", type=_positive, default=1000, metavar="N", help="number of faults (1000)")
     add("--seed", type=int, default=0, metavar="N", help="seed of the first trial (0)")
     add("--seconds", type=float, default=math.inf, metavar="N", help="start no trial after N s")
     add("--replay", type=int, metavar="SEED", help="run one trial, and print every event")
@@ -79,9 +84,7 @@ def replay(seed: int, allowance: float) -> int:
             hosts.close()
     print(f"seed {seed}: {record.text}")
     if outcome is None:
-        print(
-            "not run: it needs root, for network namespaces, or a framework that is not installed"
-        )
+        print(f"not run: it needs {NEEDS}")
         return 2
     print(f"settings: {outcome.scenario.settings}")
     calls = outcome.scenario.calls(outcome.scenario.step)
@@ -104,7 +107,7 @@ def _complain(record: Record) -> None:
 
 
 def run(asked: argparse.Namespace) -> list[Record]:
-    seeds = range(asked.seed, asked.seed + asked.trials)
+    seeds = list(chosen(asked.seed, asked.trials))
     records: list[Record] = []
     file = asked.record.open("w") if asked.record else None
     terminal = sys.stderr.isatty()
@@ -133,7 +136,7 @@ def main(words: list[str] | None = None) -> int:
     if asked.replay is not None:
         return replay(asked.replay, asked.allowance)
     if asked.list:
-        for seed in range(asked.seed, asked.seed + asked.trials):
+        for seed in chosen(asked.seed, asked.trials):
             print(f"{seed}: {draw(seed)}")
         return 0
     before = read(asked.compare) if asked.compare else []
@@ -144,10 +147,16 @@ def main(words: list[str] | None = None) -> int:
         print(f"before ({asked.compare}):\n{table(before)}\n\nnow:")
     print(table(records))
     left_out = sum(1 for each in records if not each.ran)
-    print(f"\n{len(records) - left_out} trials in {seconds:.0f} s", end="")
-    print(f", {left_out} left out, which need root, torch or MLX" if left_out else "", end=": ")
+    struck = sum(1 for each in records if each.struck)
+    print(f"\n{len(records) - left_out} trials, {struck} faults, in {seconds:.0f} s", end="")
+    print(f", {left_out} left out, which need {NEEDS}" if left_out else "", end=": ")
     found = counts(records)
     print(", ".join(f"{number} {kind}" for kind, number in found.items()))
+    print(
+        f"{sum(len(each.times) for each in records)} errors, of which "
+        f"{sum(each.beyond for each in records)} came beyond the promised bound, within the "
+        f"allowance of {asked.allowance:g} s"
+    )
     return 1 if any(found.values()) else 0
 
 

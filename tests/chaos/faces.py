@@ -3,6 +3,8 @@
 from importlib.util import find_spec
 from typing import Any
 
+import cpp
+import mpi
 import numpy as np
 from scenario import Face, Scenario
 
@@ -115,15 +117,21 @@ class MlxGroup(_Group):
 
 
 def is_missing(face: Face) -> bool:
-    """Returns whether the framework is not installed."""
+    """Returns whether the framework is not installed, or the compiler of ranks in C++."""
+    if face == Face.CPP:
+        return cpp.is_missing()
+    if face == Face.MPI:
+        return mpi.is_missing()
     modules = {Face.TORCH: "torch", Face.MLX: "mlx"}
     return face in modules and find_spec(modules[face]) is None
 
 
 def prepare(face: Face) -> None:
-    """Imports the framework, so that forked processes need not."""
+    """Imports the framework, so that forked processes need not, or compiles the rank in C++."""
     if is_missing(face):
         return
+    if face in (Face.CPP, Face.MPI):
+        cpp.prepare()
     if face == Face.TORCH:
         import torch.distributed  # noqa: F401
     elif face == Face.MLX:

@@ -28,9 +28,14 @@ class Hosts:
     def missing() -> str:
         """Returns why hosts cannot be made, or an empty string."""
         try:
-            Hosts(1).close()
+            hosts = Hosts(1)
+            try:
+                hosts.lose(0, "to")
+                hosts.slow(0, "1mbit")
+            finally:
+                hosts.close()
         except (OSError, subprocess.CalledProcessError) as error:
-            return f"network namespaces cannot be made here ({error})"
+            return f"network namespaces cannot be made and disturbed here ({error})"
         return ""
 
     def _name(self, host: int | str) -> str:
@@ -83,6 +88,32 @@ class Hosts:
     def cut(self, host: int) -> None:
         """Drops all packets from and to the host from now on; no process is told."""
         _ip(f"-n {self._name('switch')} link set c{host} nomaster")
+
+    def lose(self, host: int, direction: str) -> None:
+        """Drops the packets "from" the host or "to" it; no process is told."""
+        device = f"c{host}" if direction == "from" else "cable"
+        chain = f"{{ type filter hook ingress device {device} priority 0; policy drop; }}"
+        rules = f"add table netdev chaos; add chain netdev chaos lost {chain}"
+        self._run("switch" if direction == "from" else host, "nft", rules)
+
+    def find(self, host: int, direction: str) -> None:
+        """Ends what lose() began."""
+        self._run("switch" if direction == "from" else host, "nft", "delete table netdev chaos")
+
+    def slow(self, host: int, rate: str) -> None:
+        """Limits the rate of the cable, in both directions."""
+        for name, device in ((host, "cable"), ("switch", f"c{host}")):
+            words = f"qdisc add dev {device} root tbf rate {rate} burst 8kb latency 200ms"
+            self._run(name, "tc", *words.split())
+
+    def quicken(self, host: int) -> None:
+        """Ends what slow() began."""
+        for name, device in ((host, "cable"), ("switch", f"c{host}")):
+            self._run(name, "tc", *f"qdisc del dev {device} root".split())
+
+    def _run(self, host: int | str, *words: str) -> None:
+        command = ["ip", "netns", "exec", self._name(host), *words]
+        subprocess.run(command, check=True, capture_output=True)
 
     def mend(self, host: int) -> None:
         _ip(f"-n {self._name('switch')} link set c{host} master switch")

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import tempfile
@@ -11,10 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import cpp
+import mpi
+from disk import FullDisk
 from free_port import free_port
 from hosts import Hosts
 from rank import END, GO, RECOVER, Rank
-from scenario import HARMLESS, NETWORKED, OPTIONAL, SILENCES, Face, Fault, Moment, Scenario
+from scenario import FULL, HARMLESS, OPTIONAL, SILENCES, SLOW, Face, Fault, Moment, Scenario
 
 #: Seconds after which whatever has not happened hangs. Beyond every bound that a trial checks.
 PATIENCE = 12.0
@@ -35,6 +39,8 @@ class Outcome:
     codes: dict[int, int] = field(default_factory=dict)
     #: The last lines of the ranks' standard error.
     stderr: str = ""
+    #: Seconds after which the ranks replaced broken connections, read from their standard error.
+    healed: list[float] = field(default_factory=list)
     #: Files that the trial has left in /dev/shm.
     left: list[str] = field(default_factory=list)
 
@@ -44,6 +50,27 @@ class Outcome:
             for each in self.events
             if each["event"] == name and (rank is None or each["rank"] == rank)
         ]
+
+
+def healing_times(stderr: str) -> list[float]:
+    """Returns the seconds in the warnings about connections that were replaced."""
+    return [float(each) for each in re.findall(r"was replaced after (\S+) s, without loss", stderr)]
+
+
+def network_fault(
+    scenario: Scenario, hosts: Hosts
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Returns the function that commits the fault in the network, and the one that ends it."""
+    victim, direction = scenario.victim, scenario.direction
+    if scenario.fault in (Fault.RESET, Fault.FILES):
+        return lambda: hosts.reset(victim), lambda: None
+    if scenario.fault == Fault.DOWN:
+        return lambda: hosts.shut(victim), lambda: hosts.open(victim)
+    if scenario.fault in SLOW:
+        return lambda: hosts.slow(victim, scenario.rate), lambda: hosts.quicken(victim)
+    if direction:
+        return lambda: hosts.lose(victim, direction), lambda: hosts.find(victim, direction)
+    return lambda: hosts.cut(victim), lambda: hosts.mend(victim)
 
 
 class _Process:
@@ -63,6 +90,8 @@ class _Process:
             os.dup2(job.stderr.fileno(), 1)
             if job.hosts is not None:
                 job.hosts.enter(rank)
+            if scenario.face == Face.CPP:
+                cpp.become(job.scenario_file.name, rank, there, command, root)
             Rank(scenario, rank, there, command).live(root)
         os.close(there)
         os.close(command)
@@ -99,6 +128,9 @@ class _Process:
                     os.close(descriptor)
 
 
+Process = _Process | mpi.MpiRank
+
+
 class Job:
     """The processes of one trial."""
 
@@ -107,7 +139,12 @@ class Job:
         self.hosts = hosts
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by _end()
         self.hostfile = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115
-        self.processes: list[_Process] = []
+        #: The scenario, for ranks in C++.
+        self.scenario_file = tempfile.NamedTemporaryFile("w", suffix=".txt")  # noqa: SIM115
+        self.mpi: mpi.Ranks | None = None
+        self.disk: FullDisk | None = None
+        self._mend: Callable[[], None] = lambda: None
+        self.processes: list[Process] = []
         self.outcome = Outcome(scenario)
 
     def run(self) -> Outcome:
@@ -115,16 +152,34 @@ class Job:
         began = time.monotonic()
         before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
         try:
-            root = self._meeting_place()
-            for rank in range(scenario.size):
-                self.processes.append(_Process(scenario, rank, root, self))
+            self._start()
             self._run()
         finally:
             self._end()
         outcome.seconds = time.monotonic() - began
         if os.path.isdir("/dev/shm"):
-            outcome.left = sorted(set(os.listdir("/dev/shm")) - before)
+            left = set(os.listdir("/dev/shm")) - before
+            # Open MPI leaves the segments of killed ranks.
+            outcome.left = sorted(n for n in left if scenario.face != Face.MPI or "mccl" in n)
         return outcome
+
+    def _start(self) -> None:
+        scenario = self.scenario
+        if scenario.fault in FULL:
+            self.disk = FullDisk(scenario.spare)
+        if scenario.fault == Fault.SHM:
+            at = time.monotonic()
+            self.outcome.events.append({"event": "fault", "rank": scenario.victim, "at": at})
+        if scenario.face == Face.MPI:
+            self.mpi = mpi.Ranks(scenario, self.stderr)
+            self.processes += self.mpi.processes
+            return
+        if scenario.face == Face.CPP:
+            self.scenario_file.write(cpp.text(scenario))
+            self.scenario_file.flush()
+        root = self._meeting_place()
+        for rank in range(scenario.size):
+            self.processes.append(_Process(scenario, rank, root, self))
 
     def _meeting_place(self) -> str:
         """Returns the address of rank 0's store, or the file that describes the cables."""
@@ -137,14 +192,16 @@ class Job:
 
     def _run(self) -> None:
         scenario, victim = self.scenario, self.processes[self.scenario.victim]
-        if scenario.fault in NETWORKED:
-            self._cut(victim)
+        if scenario.is_networked:
+            self._disturb(victim)
         if scenario.fault == Fault.PAUSE and self._await(lambda: self._has("fault"), "the fault"):
             time.sleep(scenario.delay)
             victim.signal(signal.SIGCONT)
         patience = PATIENCE + scenario.liveness_interval
         if not self._await(self._all_told, "its calls", patience, self._untold):
             return
+        if scenario.fault == Fault.STARVE:
+            self._mend_network()
         if self._may_recover():
             self._recover()
         if scenario.fault == Fault.STOP:
@@ -157,22 +214,25 @@ class Job:
         for process in self.processes:
             self._await(process.reap, "its exit", EXIT, lambda: [process.rank])  # noqa: B023
 
-    def _cut(self, victim: _Process) -> None:
+    def _disturb(self, victim: Process) -> None:
         assert self.hosts is not None
         if not self._await(lambda: self._has("ready"), "the fault"):
             return
-        hosts, rank = self.hosts, victim.rank
-        strikes = {Fault.RESET: hosts.reset, Fault.DOWN: hosts.shut}
-        mends = {Fault.LAPSE: hosts.mend, Fault.DOWN: hosts.open}
+        scenario, rank = self.scenario, victim.rank
+        strike, self._mend = network_fault(scenario, self.hosts)
         at = time.monotonic()
-        strikes.get(self.scenario.fault, hosts.cut)(rank)
+        strike()
         self.outcome.events.append({"event": "fault", "rank": rank, "at": at})
         victim.command(GO)
-        if mend := mends.get(self.scenario.fault):
-            time.sleep(self.scenario.delay)
-            mend(rank)
+        if scenario.fault in HARMLESS:
+            time.sleep(scenario.delay)
+            self._mend_network()
 
-    def _wake(self, victim: _Process) -> None:
+    def _mend_network(self) -> None:
+        mend, self._mend = self._mend, lambda: None
+        mend()
+
+    def _wake(self, victim: Process) -> None:
         """Continues the stopped victim, which must learn that the others have given it up."""
         if not self.scenario.wakes:
             return victim.signal(signal.SIGKILL)
@@ -182,11 +242,11 @@ class Job:
 
     def _may_recover(self) -> bool:
         fault = self.scenario.fault
-        if self.scenario.face != Face.NUMPY:
+        if self.scenario.face not in (Face.NUMPY, Face.CPP):
             return False
         return fault not in HARMLESS | OPTIONAL and self.scenario.moment != Moment.MEETING
 
-    def _survivors(self) -> list[_Process]:
+    def _survivors(self) -> list[Process]:
         """Returns the processes that are alive and have failed calls."""
         return [p for p in self.processes if self._has("error", p.rank) and not p.reap()]
 
@@ -212,7 +272,7 @@ class Job:
     def _has(self, event: str, rank: int | None = None) -> bool:
         return bool(self.outcome.of(event, rank))
 
-    def _told(self, process: _Process) -> bool:
+    def _told(self, process: Process) -> bool:
         rank = process.rank
         return self._has("error", rank) or self._has("done", rank) or process.reap()
 
@@ -269,9 +329,15 @@ class Job:
             while process.events >= 0:
                 self.outcome.events += process.read()
             process.close()
+        if self.mpi is not None:
+            self.mpi.close()
         self.stderr.seek(0)
-        self.outcome.stderr = self.stderr.read().decode(errors="replace")[-6000:]
+        text = self.stderr.read().decode(errors="replace")
+        self.outcome.stderr = text[-6000:]
+        self.outcome.healed = healing_times(text)
         self.stderr.close()
         self.hostfile.close()
-        if self.hosts is not None:
-            self.hosts.mend(self.scenario.victim)
+        self.scenario_file.close()
+        self._mend_network()
+        if self.disk is not None:
+            self.disk.close()

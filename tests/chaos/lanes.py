@@ -23,7 +23,7 @@ _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 def run_trial(seed: int, allowance: float, hosts: Hosts | None) -> tuple[Record, Outcome | None]:
     """Runs the trial of this seed. It is left out without the hosts or framework that it needs."""
     scenario = draw(seed)
-    if (scenario.needs_hosts and hosts is None) or faces.is_missing(scenario.face):
+    if (scenario.needs_root and hosts is None) or faces.is_missing(scenario.face):
         return Record.of_none(scenario), None
     outcome = Job(scenario, hosts if scenario.needs_hosts else None).run()
     return Record.of(outcome, assess(outcome, allowance)), outcome

@@ -21,10 +21,12 @@ from typing import Any, NoReturn
 import faces
 import traffic
 from scenario import (
+    ABORTS,
+    DEATHS,
     HARMLESS,
-    NETWORKED,
     OMITTED_TIMEOUT,
     OPTIONAL,
+    TIMED,
     Face,
     Fault,
     Moment,
@@ -79,7 +81,9 @@ class Rank:
 
     def _meet(self, root: str) -> Any:
         scenario = self.scenario
-        if self.is_victim and scenario.moment == Moment.MEETING:
+        if self.is_victim and scenario.scene == "meeting":
+            self._strike(None)
+        elif self.is_victim and scenario.moment == Moment.MEETING and scenario.fault in DEATHS:
             self._later(scenario.delay * 10)
         try:
             if scenario.face != Face.NUMPY:
@@ -87,9 +91,11 @@ class Rank:
             else:
                 place = {"hostfile": root} if scenario.cabled else {"root": root, "port_base": 0}
                 world = dist.init(rank=self.rank, size=scenario.size, **place, **scenario.settings)
-        except self._errors as error:
+        except (*self._errors, OSError) as error:
+            self._restore()
             self._tell(error, "meeting")
             return None
+        self._restore()
         self.say("met")
         return world
 
@@ -118,11 +124,12 @@ class Rank:
         scenario = self.scenario
         calls = scenario.calls(step)
         here = step == scenario.step and scenario.moment != Moment.MEETING
-        if scenario.fault == Fault.OMIT and step >= scenario.step and not self.is_victim:
+        away = scenario.fault == Fault.OMIT and self.is_victim
+        if scenario.fault in TIMED and step >= scenario.step and not away:
             # A rank whose part of the call is over goes on, and waits in one of the next.
             calls = [replace(call, timeout=OMITTED_TIMEOUT) for call in calls]
             self.say("began")
-        if here and scenario.fault == Fault.OMIT and self.is_victim:
+        if here and away:
             self.say("fault")
             os.read(self._hear, 1)
         if here and scenario.fault == Fault.MISMATCH:
@@ -133,8 +140,10 @@ class Rank:
         if strikes and scenario.moment == Moment.INSIDE:
             self._later(scenario.delay, world)
         alone = len(calls) == 1 and scenario.moment != Moment.FLIGHT
-        if step == scenario.step and scenario.fault == Fault.FILES:
-            world = world.split(0, self.rank)  # needs descriptors
+        if here and scenario.scene == "split":
+            world = world.split(0, self.rank)
+        elif here and scenario.scene == "shrink":
+            world = world.shrink(timeout=15)
         started = [Started(world, call, wait=alone) for call in calls]
         if strikes and scenario.moment == Moment.FLIGHT:
             self._strike(world)
@@ -169,7 +178,9 @@ class Rank:
     def _strike(self, world: Any) -> None:
         """Commits the fault."""
         fault = self.scenario.fault
-        if fault in NETWORKED:
+        if fault == Fault.FILES:
+            self._take_files()
+        if self.scenario.is_networked:
             self.say("ready")
             os.read(self._hear, 1)
             return
@@ -189,17 +200,24 @@ class Rank:
             dist.shutdown()
             self.say("left")
             os._exit(1)
-        elif fault == Fault.ABORT:
+        elif fault in ABORTS:
             world.abort(f"reason {self.scenario.seed}")
-        elif fault == Fault.FILES:
-            self._limit(resource.RLIMIT_NOFILE, max(map(int, os.listdir("/proc/self/fd"))))
-            with contextlib.suppress(OSError):
-                while True:
-                    self._files.append(os.open("/dev/null", os.O_RDONLY))
+        elif fault == Fault.SIZE:
+            self._limit(resource.RLIMIT_FSIZE, 1 << 2 * self.scenario.spare)
         elif fault == Fault.MEMORY:
             with open("/proc/self/statm") as file:
                 used = int(file.read().split()[0]) * resource.getpagesize()
             self._limit(resource.RLIMIT_AS, used + int(self.scenario.delay * (8 << 30)))
+
+    def _take_files(self) -> None:
+        """Leaves a few descriptors to the process."""
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        self._limit(resource.RLIMIT_NOFILE, highest + 1 + self.scenario.spare)
+        with contextlib.suppress(OSError):
+            while True:
+                self._files.append(os.open("/dev/null", os.O_RDONLY))
+        for _ in range(min(self.scenario.spare, len(self._files))):
+            os.close(self._files.pop())
 
     def _limit(self, kind: int, value: int) -> None:
         soft, hard = resource.getrlimit(kind)

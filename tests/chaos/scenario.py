@@ -1,10 +1,13 @@
 """One trial as a value: ranks, settings, calls, and the fault that one of them suffers."""
 
+import itertools
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import traffic
+from disk import FOLDER
 from traffic import Call
 
 
@@ -21,12 +24,18 @@ class Fault(StrEnum):
     CUT = "cut network"
     LAPSE = "short cut"
     DOWN = "interface down for a while"
+    HALF = "packets lost one way"
+    CRAWL = "slow network for a while"
+    STARVE = "network too slow for the timeout"
     RESET = "reset connections"
     ABORT = "abort"
     MISMATCH = "other call"
     OMIT = "call left out"
-    FILES = "no descriptors"
+    FILES = "few descriptors"
     MEMORY = "no memory"
+    SIZE = "limited files"
+    SHM = "full shared memory folder"
+    DISK = "abort with a full disk"
 
 
 class Moment(StrEnum):
@@ -42,32 +51,58 @@ class Face(StrEnum):
     NUMPY = "numpy"
     TORCH = "torch"
     MLX = "mlx"
+    CPP = "c++"
+    #: C++ on the mpi backend.
+    MPI = "mpi"
 
 
-#: Faults per hundred trials. Stopped ranks and cut networks take the liveness interval.
+#: How often each fault is drawn. Stopped ranks and cut networks take the liveness interval.
 WEIGHTS = {
-    Fault.NONE: 3, Fault.KILL: 20, Fault.SEGV: 7, Fault.EXIT: 8, Fault.LEAVE: 7, Fault.STOP: 9,
+    Fault.KILL: 20, Fault.SEGV: 7, Fault.EXIT: 8, Fault.LEAVE: 7, Fault.STOP: 9,
     Fault.PAUSE: 7, Fault.CUT: 5, Fault.LAPSE: 3, Fault.DOWN: 2, Fault.RESET: 4,
     Fault.ABORT: 9, Fault.MISMATCH: 10,
-    Fault.OMIT: 5, Fault.FILES: 3, Fault.MEMORY: 4,
+    Fault.OMIT: 5, Fault.FILES: 6, Fault.MEMORY: 4,
+    Fault.HALF: 4, Fault.CRAWL: 2, Fault.STARVE: 2, Fault.SIZE: 2, Fault.SHM: 2, Fault.DISK: 3,
 }  # fmt: skip
+#: Share of the trials that have no fault. They do not count as faults.
+HEALTHY = 0.03
 SIZES = {2: 26, 3: 22, 4: 22, 5: 10, 6: 8, 7: 5, 8: 7}
 #: Faults that end the process of the victim, and those after which it stays silent.
 DEATHS = frozenset({Fault.KILL, Fault.SEGV, Fault.EXIT})
-SILENCES = frozenset({Fault.STOP, Fault.CUT})
+SILENCES = frozenset({Fault.STOP, Fault.CUT, Fault.HALF})
 #: Trials with these faults need network namespaces, hence root.
-NETWORKED = frozenset({Fault.CUT, Fault.LAPSE, Fault.DOWN, Fault.RESET})
+NETWORKED = frozenset(
+    {Fault.CUT, Fault.LAPSE, Fault.DOWN, Fault.RESET, Fault.HALF, Fault.CRAWL, Fault.STARVE}
+)
+#: Faults of trials whose disk is full, which needs root.
+FULL = frozenset({Fault.SHM, Fault.DISK})
 #: Faults of which no call may notice anything.
-HARMLESS = frozenset({Fault.NONE, Fault.PAUSE, Fault.LAPSE, Fault.DOWN, Fault.RESET})
+HARMLESS = frozenset(
+    {Fault.NONE, Fault.PAUSE, Fault.LAPSE, Fault.DOWN, Fault.RESET, Fault.CRAWL, Fault.SHM}
+)
+#: Faults that end when the group is aborted.
+ABORTS = frozenset({Fault.ABORT, Fault.DISK})
 #: Faults that the victim commits with the call itself.
 WRONG_CALLS = frozenset({Fault.MISMATCH, Fault.OMIT})
+#: Faults for which the calls have a short timeout. Ranks in C++ do not set it.
+TIMED = frozenset({Fault.OMIT, Fault.STARVE})
+#: Faults of the network under which heartbeats are late, too. They have the default interval.
+SLOW = frozenset({Fault.CRAWL, Fault.STARVE})
 #: Faults that trials of torch and MLX have.
 FOR_FRAMEWORKS = DEATHS | {Fault.NONE, Fault.STOP, Fault.PAUSE}
+#: Faults that ranks in C++ have.
+FOR_CPP = FOR_FRAMEWORKS | (NETWORKED - TIMED) | ABORTS | {Fault.LEAVE, Fault.MISMATCH, Fault.SHM}
+#: Faults of trials on the mpi backend, and the largest number of their ranks.
+FOR_MPI = FOR_FRAMEWORKS | {Fault.LEAVE, Fault.ABORT, Fault.MISMATCH}
+MOST_OF_MPI = 4
 #: Faults of trials along cables, which need as many ranks as the ring has hosts.
 FOR_CABLES = FOR_FRAMEWORKS | {Fault.ABORT, Fault.MISMATCH, Fault.DOWN, Fault.RESET}
 RING = 4
 #: Faults for which the program may also go on unharmed.
-OPTIONAL = frozenset({Fault.FILES, Fault.MEMORY})
+OPTIONAL = frozenset({Fault.FILES, Fault.MEMORY, Fault.SIZE})
+#: Steps of a program for which descriptors or files are limited. Only ranks in C++ make groups from
+#: lists of ranks.
+SCENES = ("meeting", "group", "split", "shrink", "repair")
 
 ALGORITHMS = (
     "auto", "auto", "auto", "auto", "ring", "ring_both", "direct", "recursive_doubling",
@@ -102,12 +137,29 @@ class Scenario:
     #: A stopped victim continues after the others have given it up.
     wakes: bool
     face: Face
+    #: The step for which descriptors or files are limited, one of SCENES; else empty.
+    scene: str
+    #: Descriptors or pages that are left; the exponent of the largest size of a file.
+    spare: int
+    #: Direction of the packets that are lost, "from" or "to" the victim; empty: both.
+    direction: str
+    #: The rate of a slow network.
+    rate: str
     #: Cables in a ring join the ranks, which reach only their neighbours.
     cabled: bool
 
     @property
     def needs_hosts(self) -> bool:
-        return self.cabled or self.fault in NETWORKED
+        return self.cabled or self.is_networked
+
+    @property
+    def is_networked(self) -> bool:
+        """True if the job commits the fault, in the network."""
+        return self.fault in NETWORKED or self.scene == "repair"
+
+    @property
+    def needs_root(self) -> bool:
+        return self.needs_hosts or self.fault in FULL
 
     @property
     def steps(self) -> int:
@@ -119,6 +171,10 @@ class Scenario:
         secret = {"encryption": "on"} if self.encryption else {}
         if self.encryption or self.needs_hosts:
             secret["job_key"] = "5" * 32
+        logs = {}
+        if self.fault == Fault.DISK:
+            logs = {"log_file": f"{FOLDER}/log.%r", "flight_recorder_file": f"{FOLDER}/"}
+            logs["log_level"] = "DEBUG"
         return {
             "transport": self.transport,
             "algorithm": self.algorithm,
@@ -128,19 +184,29 @@ class Scenario:
             "liveness_interval": self.liveness_interval,
             "connect_timeout": CONNECT_TIMEOUT,
             "timeout": 120.0,
+            # Neighbours in the ring would otherwise use its cables, too.
+            **({"ifname": "cable"} if self.fault in SLOW else {}),
             **secret,
+            **logs,
+            **({"backend": "mpi"} if self.face == Face.MPI else {}),
         }
 
     def calls(self, step: int) -> list[Call]:
         """Returns the calls of a step, the same on every rank."""
         calls = self._draw_calls(step)
-        return calls if self.face == Face.NUMPY else [traffic.for_framework(each) for each in calls]
+        similar = {
+            Face.NUMPY: lambda call: call,
+            Face.CPP: traffic.for_cpp,
+            Face.MPI: traffic.for_cpp,
+        }
+        return [similar.get(self.face, traffic.for_framework)(call) for call in calls]
 
     def _draw_calls(self, step: int) -> list[Call]:
         source = random.Random(f"{self.seed} {step}")
         if step == self.step and self.fault in WRONG_CALLS:
             return [traffic.draw_that_differs(source, self.size, self.difference)]
-        if step == self.step and self.fault in OPTIONAL:
+        large = self.fault in OPTIONAL or self.fault == Fault.STARVE
+        if step == self.step and large and self.moment != Moment.MEETING:
             return [traffic.draw_collective(source, self.size, smallest=1 << 20)]
         many = source.choice((1, 1, 1, 2, 3, 5))
         if step == self.step and self.moment == Moment.FLIGHT:
@@ -152,6 +218,10 @@ class Scenario:
         extra += [self.algorithm] * (self.algorithm != "auto")
         extra += [self.compression] * (self.compression != "none")
         extra += ["encrypted"] * self.encryption + [self.difference] * bool(self.difference)
+        details = (self.scene, f"{self.spare} left" if self.scene else "", self.rate)
+        extra += [text for text in details if text] + [f"only {self.direction} it"] * bool(
+            self.direction
+        )
         extra += [f"interval {self.liveness_interval:g} s"] * (
             self.liveness_interval != SHORT_INTERVAL
         )
@@ -164,16 +234,26 @@ class Scenario:
         )
 
 
+def chosen(first: int, faults: int) -> Iterator[int]:
+    """Yields seeds from the first on, until that many of their trials have a fault."""
+    for seed in itertools.count(first):
+        if faults == 0:
+            return
+        faults -= draw(seed).fault != Fault.NONE
+        yield seed
+
+
 def draw(seed: int) -> Scenario:
     """Returns the scenario of this seed, which depends on nothing else."""
     source = random.Random(seed)
     pick = lambda weights: source.choices(list(weights), list(weights.values()))[0]  # noqa: E731
-    fault, size = pick(WEIGHTS), pick(SIZES)
+    fault = Fault.NONE if source.random() < HEALTHY else pick(WEIGHTS)
+    size = pick(SIZES)
     transport = source.choice(("shm", "tcp", "tcp", "auto"))
-    if fault in NETWORKED:
+    scene = {Fault.FILES: source.choice(SCENES), Fault.SIZE: "split"}.get(fault, "")
+    if fault in NETWORKED or scene == "repair":
         transport, size = "tcp", min(size, 4)
-    moment = _moment(source, fault)
-    may_be_of_a_framework = fault in FOR_FRAMEWORKS and moment != Moment.MEETING
+    moment = Moment.MEETING if scene == "meeting" else _moment(source, fault)
     lossy = transport == "tcp" and source.random() < 0.3
     may_be_cabled = size == RING and transport == "tcp" and fault in FOR_CABLES
     scenario = Scenario(
@@ -189,19 +269,52 @@ def draw(seed: int) -> Scenario:
         compression=source.choice(("fp16", "bf16", "int8")) if lossy else "none",
         encryption=transport == "tcp" and source.random() < 0.25,
         calibrate=source.random() < 0.1,
-        liveness_interval=DEFAULT_INTERVAL if source.random() < 0.04 else SHORT_INTERVAL,
+        liveness_interval=DEFAULT_INTERVAL
+        if source.random() < 0.04 or fault in SLOW
+        else SHORT_INTERVAL,
         difference=source.choice(traffic.DIFFERENCES) if fault == Fault.MISMATCH else "",
         wakes=fault == Fault.STOP and source.random() < 0.5,
-        face=source.choices(list(Face), (76, 12, 12))[0] if may_be_of_a_framework else Face.NUMPY,
+        scene=scene,
+        spare=int((24 if fault == Fault.FILES else 12) * source.random() ** 2),
+        direction=_direction(source, fault),
+        rate=_rate(source, fault),
+        face=Face.CPP if scene == "group" else _face(source, fault, moment),
         cabled=False,
     )
     cabled = may_be_cabled and moment != Moment.MEETING and source.random() < 0.5
-    return replace(scenario, cabled=cabled and scenario.face == Face.NUMPY)
+    scenario = replace(scenario, cabled=cabled and scenario.face in (Face.NUMPY, Face.CPP))
+    may_be_of_mpi = scenario.face == Face.CPP and fault in FOR_MPI and not scenario.cabled
+    if may_be_of_mpi and moment != Moment.MEETING and size <= MOST_OF_MPI:
+        return _on_mpi(scenario) if source.random() < 0.2 else scenario
+    return scenario
+
+
+def _on_mpi(scenario: Scenario) -> Scenario:
+    """Returns the scenario on the mpi backend, without settings that it ignores.
+
+    A death before MPI has made the group's communicator would hang the others (docs/mpi.md).
+    """
+    return replace(
+        scenario, face=Face.MPI, transport="auto", algorithm="auto", compression="none",
+        encryption=False, calibrate=False, step=max(scenario.step, 2),
+    )  # fmt: skip
+
+
+def _face(source: random.Random, fault: Fault, moment: Moment) -> Face:
+    """Returns an interface that has the fault."""
+    weights = {Face.NUMPY: 60}
+    if fault in FOR_CPP:
+        weights[Face.CPP] = 20
+    if fault in FOR_FRAMEWORKS and moment != Moment.MEETING:
+        weights |= {Face.TORCH: 10, Face.MLX: 9}
+    return source.choices(list(weights), list(weights.values()))[0]
 
 
 def _moment(source: random.Random, fault: Fault) -> Moment:
     """Returns a moment that the fault allows."""
-    if fault in WRONG_CALLS or fault in OPTIONAL or fault == Fault.NONE:
+    if fault == Fault.SHM:
+        return Moment.MEETING
+    if fault in WRONG_CALLS | OPTIONAL | {Fault.NONE, Fault.STARVE}:
         return Moment.BETWEEN
     if fault == Fault.LEAVE:
         return source.choice((Moment.BETWEEN, Moment.FLIGHT))
@@ -210,7 +323,21 @@ def _moment(source: random.Random, fault: Fault) -> Moment:
     return source.choice((Moment.BETWEEN, Moment.FLIGHT, Moment.INSIDE, Moment.INSIDE))
 
 
+def _rate(source: random.Random, fault: Fault) -> str:
+    if fault == Fault.STARVE:
+        return "100kbit"
+    return source.choice(("100kbit", "1mbit", "10mbit")) if fault == Fault.CRAWL else ""
+
+
+def _direction(source: random.Random, fault: Fault) -> str:
+    if fault == Fault.HALF:
+        return source.choice(("from", "to"))
+    return source.choice(("from", "to", "", "")) if fault == Fault.LAPSE else ""
+
+
 def _delay(source: random.Random, fault: Fault) -> float:
+    if fault == Fault.CRAWL:
+        return source.uniform(0.3, 4)
     if fault in HARMLESS:
         return source.uniform(0.05, 0.6)
     if fault == Fault.MEMORY:

@@ -78,6 +78,15 @@ def for_framework(call: Call) -> Call:
     )
 
 
+def for_cpp(call: Call) -> Call:
+    """Returns a similar call that calls.h has."""
+    return replace(
+        call,
+        dtype="f4" if call.dtype in ("f2", "bf16") else call.dtype,
+        count=min(call.count, 1 << 20),
+    )
+
+
 def other(call: Call, size: int, difference: str) -> Call:
     """Returns the call of a rank that differs from `call` in one respect."""
     if difference == "count":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ pytest.importorskip("ml_dtypes")
 
 import traffic
 from assess import assess, names, names_well
-from job import Outcome
+from job import Outcome, healing_times
 from record import Record, counts, table
-from scenario import Face, Fault, Moment, Scenario, draw
+from scenario import Face, Fault, Moment, Scenario, chosen, draw
 
 CHAOS = Path(__file__).resolve().parents[1] / "chaos" / "chaos.py"
 PEERS = CHAOS.with_name("peer_libraries.py")
@@ -25,7 +26,7 @@ GONE = "all_reduce #2 (sum of 4 f32) on rank 0 failed: rank 1 is gone: it has en
 
 def scenario(fault: Fault, **changes: object) -> Scenario:
     facts = {"fault": fault, "victim": 1, "moment": Moment.INSIDE, "size": 3, "face": Face.NUMPY}
-    facts["cabled"] = False
+    facts |= {"cabled": False, "scene": ""}
     base = dataclasses.replace(draw(0), liveness_interval=1.0, **facts)
     return dataclasses.replace(base, **changes)
 
@@ -49,6 +50,17 @@ def test_a_death_that_every_survivor_names_in_time_is_as_it_should_be():
     assert verdict.times == [pytest.approx(0.1), pytest.approx(0.1)]
 
 
+def test_a_rank_that_could_not_meet_because_of_the_death_may_be_named_too():
+    met = [{"event": "met", "rank": rank, "at": 9.0} for rank in (0, 1)]
+    lost = error(2, "rank 2 lost its connection to the store: rank 1 ended")
+    left = error(0, GONE.replace("rank 1", "rank 2"))
+    alone = {"event": "recovered", "rank": 0, "size": 1}
+    assert assess(outcome_of(KILLED, *met, lost, left, alone, codes={1: -9}), 0.0).complaints == {}
+    met.append({"event": "met", "rank": 2, "at": 9.0})
+    found = assess(outcome_of(KILLED, *met, lost, left, alone, codes={1: -9}), 0.0)
+    assert list(found.complaints) == ["misnamed", "unrecovered"]
+
+
 @pytest.mark.parametrize(
     ("case", "events", "codes", "kind"),
     [
@@ -63,7 +75,17 @@ def test_a_death_that_every_survivor_names_in_time_is_as_it_should_be():
         (scenario(Fault.PAUSE), [error(0)], {}, "misnamed"),
         (scenario(Fault.PAUSE), [], {1: -9}, "crashes"),
         (scenario(Fault.STOP), [error(0, at=11.6)], {}, "late"),
+        (scenario(Fault.STOP, face=Face.MPI), [error(0, at=13.1)], {1: -9}, "late"),
+        (scenario(Fault.HALF), [error(0, at=11.6)], {}, "late"),
+        (scenario(Fault.CRAWL), [error(0)], {}, "misnamed"),
+        (scenario(Fault.STARVE), [error(0, "it timed out", "TimeoutError")], {}, "misnamed"),
+        (scenario(Fault.STARVE), [error(0, kind="TimeoutError", at=10.6)], {}, "late"),
+        (scenario(Fault.SHM), [error(0)], {}, "misnamed"),
+        (scenario(Fault.FILES, moment=Moment.MEETING), [error(0, at=20.1)], {}, "late"),
+        (scenario(Fault.FILES), [error(0, GONE.replace("rank 1", "rank 2"))], {}, "misnamed"),
         (scenario(Fault.ABORT), [error(0)], {}, "misnamed"),
+        (scenario(Fault.DISK), [error(0)], {}, "misnamed"),
+        (scenario(Fault.MISMATCH), [error(0, kind="MismatchError", at=11.6)], {}, "late"),
         (scenario(Fault.MISMATCH), [error(1, kind="TimeoutError")], {}, "misnamed"),
     ],
 )
@@ -93,15 +115,26 @@ def test_ranks_are_read_from_messages():
 
 
 def test_a_seed_gives_the_same_trial_and_all_faults_occur():
-    drawn = [draw(seed) for seed in range(1000)]
-    assert drawn == [draw(seed) for seed in range(1000)]
+    drawn = [draw(seed) for seed in chosen(0, 1000)]
+    assert drawn == [draw(seed) for seed in chosen(0, 1000)]
     assert {each.fault for each in drawn} == set(Fault)
+    assert {each.face for each in drawn} == set(Face)
     assert {each.size for each in drawn} == set(range(2, 9))
     assert {each.transport for each in drawn} == {"shm", "tcp", "auto"}
-    assert sum(each.liveness_interval == 10 for each in drawn) >= 20
-    for face in (Face.TORCH, Face.MLX):
-        assert sum(each.face == face for each in drawn) >= 30
+    assert {each.cabled for each in drawn} == {True, False}
+    assert {each.compression for each in drawn} == {"none", "fp16", "bf16", "int8"}
     assert KILLED.calls(3) == KILLED.calls(3)
+
+
+def test_the_campaign_has_the_faults_that_it_promises():
+    faults = [each for each in map(draw, chosen(0, 1000)) if each.fault != Fault.NONE]
+    faces = Counter(each.face for each in faults)
+    assert len(faults) == 1000
+    assert faces[Face.NUMPY] + faces[Face.CPP] >= 900
+    assert faces[Face.CPP] >= 150
+    assert min(faces[Face.TORCH], faces[Face.MLX]) >= 30
+    assert faces[Face.MPI] >= 10
+    assert sum(each.liveness_interval == 10 for each in faults) >= 20
 
 
 def test_a_record_survives_its_line_and_the_table_counts_it():
@@ -110,6 +143,21 @@ def test_a_record_survives_its_line_and_the_table_counts_it():
     assert Record.from_line(record.line()) == record
     assert counts([record])["late"] == 1
     assert "killed" in table([record])
+
+
+def test_an_error_within_the_allowance_is_no_defect_but_is_counted():
+    verdict = assess(outcome_of(KILLED, error(0, at=11.2), error(2), codes={1: -9}), 1.0)
+    assert verdict.complaints == {}
+    assert verdict.beyond == 1
+    assert Record.of(outcome_of(KILLED), verdict).beyond == 1
+
+
+def test_times_to_healing_are_read_from_warnings_and_have_a_row():
+    said = "the connection to rank 1 (tcp) was replaced after {} s, without loss of data: reset\n"
+    outcome = dataclasses.replace(outcome_of(KILLED, codes={1: -9}), healed=[0.05, 1.5])
+    assert healing_times(said.format("0.05") + "x" + said.format("1.2e-05")) == [0.05, 1.2e-05]
+    last = table([Record.of(outcome, assess(outcome, 0.0))]).splitlines()[-1]
+    assert last.split() == ["connections", "replaced", "1", "1.500", "1.500", "1.500"]
 
 
 class Alone:
@@ -147,7 +195,8 @@ def test_trials_have_no_defect(tmp_path: Path, trials: int):
     ran = run("--trials", str(trials), *options)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 hangs, 0 crashes, 0 wrong" in ran.stdout
-    assert len(file.read_text().splitlines()) == trials
+    ran = [Record.from_line(line) for line in file.read_text().splitlines()]
+    assert sum(each.fault != Fault.NONE for each in ran) == trials
 
 
 def test_a_trial_is_replayed_alone():
