@@ -377,7 +377,7 @@ class GroupState {
   };
   Wait collective_wait_;
   Wait message_wait_;
-  /// What a member has reported when probed.
+  /// The answer of a member to a probe.
   struct Reported {
     Call last;           ///< Its last collective; its sequence number is 0 if there is none.
     bool waits = false;  ///< True if that collective has not ended there.

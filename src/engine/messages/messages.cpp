@@ -229,15 +229,19 @@ Operation* Messages::find_late(Clock::time_point now) {
 
 std::string Messages::why_late(const Operation& late) const {
   const bool receives = late.call.collective == Collective::recv;
-  if (receives)
-    return late.message.number == 0 ? "and no message arrived" : "and its sender stopped sending";
+  const std::string peer =
+      late.call.peer < 0 ? std::string("any rank") : fmt::format("rank {}", late.call.peer);
+  if (receives) {
+    return late.message.number == 0 ? "and no message arrived from " + peer
+                                    : fmt::format("and its sender, {}, stopped sending", peer);
+  }
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.message.number)) {
     return fmt::format(
-        "and its receiver has not posted a receive; until it does, at most {} bytes of messages "
-        "may be in flight, and each message counts {} bytes more than its size",
-        kEagerCredit, kEagerOverhead);
+        "and its receiver, {}, has not posted a receive; until it does, at most {} bytes of "
+        "messages may be in flight, and each message counts {} bytes more than its size",
+        peer, kEagerCredit, kEagerOverhead);
   }
-  return "and its receiver has not read the whole message";
+  return fmt::format("and its receiver, {}, has not read the whole message", peer);
 }
 
 std::shared_ptr<Operation> Messages::cancel(Operation& operation) {

@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace mccl::engine {
+namespace {
+
+/// Time after the end of a neighbour's process in which its connections should end. It is longer
+/// than the repair of a connection takes to find that the peer accepts no new one.
+constexpr Clock::duration kForTheConnections = std::chrono::milliseconds(600);
+
+}  // namespace
 
 Heartbeats::Heartbeats(Peers& peers, std::shared_ptr<const node::SharedMemory> memory,
                        Clock::duration silence)
@@ -31,19 +38,19 @@ std::vector<Heartbeats::Silent> Heartbeats::beat(Clock::time_point now) {
                      std::chrono::duration<double>(silence_).count(), peers_.description(peer))});
     peers_.give_up(peer, silent.back().reason);
   }
-  look_for_ended(silent);
+  look_for_ended(now, silent);
   return silent;
 }
 
-void Heartbeats::look_for_ended(std::vector<Silent>& silent) {
+void Heartbeats::look_for_ended(Clock::time_point now, std::vector<Silent>& silent) {
   for (const auto& [peer, neighbour] : memory_->neighbours) {
     if (!peers_.connected(peer) || !neighbour.has_ended()) continue;
-    if (had_ended_.insert(peer).second) continue;
-    silent.push_back({peer, fmt::format("its process has ended, although another process, such as "
-                                        "a child of it, keeps its connections open ({})",
+    if (now - ended_at_.try_emplace(peer, now).first->second < kForTheConnections) continue;
+    silent.push_back({peer, fmt::format("its process has ended, although its connections are still "
+                                        "open, for example in a child of that process ({})",
                                         peers_.description(peer))});
     forget(peer);
-    peers_.give_up(peer, silent.back().reason);
+    peers_.give_up(peer, silent.back().reason, true);
   }
 }
 

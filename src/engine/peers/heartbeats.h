@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -130,17 +130,17 @@ class Heartbeats : private Liveness {
 
  private:
   void listen_to_neighbours();
-  /// Adds the neighbours whose processes have ended, but whose connections are still open.
-  void look_for_ended(std::vector<Silent>& silent);
+  /// Adds the neighbours whose processes have ended, but whose connections have not.
+  void look_for_ended(Clock::time_point now, std::vector<Silent>& silent);
 
   Peers& peers_;
   const std::shared_ptr<const node::SharedMemory> memory_;
   const Clock::duration silence_;
   /// The neighbours' heartbeat counters at the last check.
   ByRank<WorldRank, std::uint64_t> beats_seen_;
-  /// Neighbours whose processes had ended at the last check. Their connections usually end before
-  /// the next check, and then report what the neighbours sent last.
-  std::set<WorldRank> had_ended_;
+  /// Times at which the processes of neighbours were found to have ended. Their connections usually
+  /// end soon, and then report what the neighbours sent last.
+  std::map<WorldRank, Clock::time_point> ended_at_;
 };
 
 }  // namespace mccl::engine

@@ -35,11 +35,12 @@ void Peers::leave() noexcept {
   for (Peer& peer : peers_) peer.control.reset();
 }
 
-void Peers::give_up(WorldRank rank, const std::string& reason) {
+void Peers::give_up(WorldRank rank, const std::string& reason, bool has_ended) {
   send(rank, {.kind = ControlKind::goodbye, .failure = {.reason = reason}});
   Peer& given_up = peers_[rank];
   given_up.control.reset();
   given_up.lost = reason;
+  given_up.has_ended = has_ended;
 }
 
 bool Peers::receive(const OnMessage& on_message, const OnLost& on_lost) {

@@ -50,7 +50,8 @@ class Peers {
   /// Sends goodbye to every peer and closes all connections.
   void leave() noexcept;
   /// Treats the peer as lost. First sends the peer the reason, in case the peer is still alive.
-  void give_up(WorldRank rank, const std::string& reason);
+  /// `has_ended`: true if its process is known to have ended.
+  void give_up(WorldRank rank, const std::string& reason, bool has_ended = false);
 
   using OnMessage = std::function<void(WorldRank rank, const ControlMessage& message)>;
   using OnLost = std::function<void(WorldRank rank, const std::string& reason)>;
@@ -70,7 +71,7 @@ class Peers {
     std::string lost;
     bool has_left = false;
     bool is_relayed = false;
-    bool has_ended = false;  ///< True if the peer's system closed the connection without goodbye.
+    bool has_ended = false;  ///< True if the peer's process is known to have ended.
     bool has_arrived = false;
     std::string farewell;  ///< Reason in the peer's goodbye; empty until the goodbye arrives.
   };
