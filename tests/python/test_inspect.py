@@ -84,7 +84,8 @@ def test_status_follows_a_job(job):
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as status:
         shown = [json.loads(status.stdout.readline()) for _ in range(3)]
         status.terminate()
-    calls = [sum(rank["calls"] for rank in each["ranks"]) for each in shown]
+    # Another test may have stopped rank 1 a moment ago, so its first answer may be missing.
+    calls = [each["ranks"][0]["calls"] for each in shown]
     assert calls[0] < calls[2]
 
 
