@@ -120,8 +120,10 @@ class JobContext final : public Context {
       throw InvalidArgument("reconfigure: this context was shut down; create another");
     engine_->shutdown();
     if (meets_along_cables_) {
-      rendezvous::Joined joined =
-          rendezvous::join({.rank = next.rank, .size = next.size}, next.config, next.metrics);
+      Placement placement;
+      placement.rank = next.rank;
+      placement.size = next.size;
+      rendezvous::Joined joined = rendezvous::join(placement, next.config, next.metrics);
       next.store = std::move(joined.store);
       next.wiring = std::move(joined.wiring);
     }
