@@ -78,9 +78,7 @@ Request request_of(Collective call, std::size_t bytes, int ranks, void* in, void
 class Stopwatch {
  public:
   Stopwatch(Path& path, device::SerialQueue& queue, std::chrono::milliseconds patience)
-      : path_(path),
-        queue_(queue),
-        deadline_(patience.count() > 0 ? Clock::now() + patience : Clock::time_point::max()) {}
+      : path_(path), queue_(queue), patience_(patience) {}
 
   float time(const Request& request, int calls) {
     run(request, 1);
@@ -95,14 +93,18 @@ class Stopwatch {
   }
 
  private:
+  /// The patience applies to each row of calls: on a GPU that many processes share, all rows
+  /// together may take longer than a short timeout, although every rank takes part.
   void run(const Request& request, int calls) {
+    const Clock::time_point deadline =
+        patience_.count() > 0 ? Clock::now() + patience_ : Clock::time_point::max();
     device::Word last = 0;
     for (int i = 0; i < calls; ++i) {
       last = queue_.run_beside(nullptr, [&](void* stream) { path_.enqueue(request, stream); });
     }
     for (const staged::PollBackoff backoff; !queue_.ended(last); backoff.pause()) {
       if (const std::string reason = path_.failure(); !reason.empty()) throw PeerError(reason);
-      if (Clock::now() < deadline_) continue;
+      if (Clock::now() < deadline) continue;
       path_.abort();
       throw TimeoutError(
           fmt::format("measurement of {} on {} timed out: a rank has not made the call",
@@ -112,7 +114,7 @@ class Stopwatch {
 
   Path& path_;
   device::SerialQueue& queue_;
-  const Clock::time_point deadline_;
+  const std::chrono::milliseconds patience_;
 };
 
 }  // namespace

@@ -45,8 +45,8 @@ struct Scratch {
 Scratch scratch_on(device::Accelerator& accelerator);
 
 /// Measures the collectives of kMeasuredCalls on `path`. Takes some milliseconds. All ranks must
-/// call this function at the same time. Throws TimeoutError if a rank does not join within
-/// `patience`, and PeerError if the path fails.
+/// call this function at the same time. Throws TimeoutError if a rank does not join a row of calls
+/// within `patience`, and PeerError if the path fails.
 Figures measure(Path& path, device::SerialQueue& queue, const Scratch& scratch, Device device,
                 int ranks, std::chrono::milliseconds patience);
 
