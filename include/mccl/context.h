@@ -99,7 +99,8 @@ class MCCL_API Context {
   /// `timeout`, and up to 5 s more on rank 0, which reports to the others why it gives up. If
   /// `timeout` is 0, Config::connect_timeout applies; otherwise the new context has `timeout` as
   /// its connect_timeout. Throws InvalidArgument if this context was shut down before, or if the
-  /// ranks met by MPI, which cannot replace processes; otherwise the errors of create().
+  /// ranks met by MPI, which cannot replace processes; otherwise the errors of create(). If it
+  /// throws after the shutdown, create a context as a new process does, in order to try again.
   virtual std::shared_ptr<Context> reconfigure(std::chrono::milliseconds timeout = {}) = 0;
 
   /// Call before_fork() before fork(), and after_fork_in_parent() and abandon_after_fork() after

@@ -1,6 +1,7 @@
 #include "base/interruption.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -12,29 +13,43 @@
 namespace mccl {
 namespace {
 
-std::atomic<std::uint64_t> arrived{0};
+std::atomic<unsigned> arrived{0};
+static_assert(std::atomic<unsigned>::is_always_lock_free);
+/// Number of calls of on_signal() in progress, on all threads. A handler that the program has
+/// installed meanwhile may call on_signal(), which calls that handler. kMostNested ends this chain.
+std::atomic<int> nested{0};
+constexpr int kMostNested = 4;
 
 /// One of the signals.
 struct Watched {
   const int number;
-  /// The program's handler. Written before on_signal() is installed, and then only read.
+  /// The program's handler, which on_signal() calls. Written only while on_signal() is not
+  /// installed.
   struct sigaction program = {};
-  bool is_installed = false;  ///< True while on_signal() is the handler.
-  /// True if the program has replaced on_signal() by a handler that may call it. on_signal() is
-  /// then not installed again, because the two would call each other.
-  bool is_chained = false;
 };
 std::array<Watched, 2> signals = {{{SIGINT}, {SIGTERM}}};
 int watchers = 0;
-/// Guards `signals` and `watchers`, except that signal handlers read `signals` without it.
+pid_t process = 0;  ///< The process in which `watchers` counts.
+/// Guards `signals`, `watchers` and `process`, except that signal handlers read `signals` without
+/// it.
 std::mutex mutex;
 std::mutex& mutex_of_interruption() { return mutex; }
 
 void on_signal(int number, siginfo_t* info, void* context) {
   arrived.fetch_add(1);
   const struct sigaction& program = signals[number == SIGINT ? 0 : 1].program;
-  if ((program.sa_flags & SA_SIGINFO) != 0) return program.sa_sigaction(number, info, context);
-  program.sa_handler(number);
+  if (nested.fetch_add(1) < kMostNested) {
+    if ((program.sa_flags & SA_SIGINFO) != 0) {
+      program.sa_sigaction(number, info, context);
+    } else {
+      program.sa_handler(number);
+    }
+  }
+  nested.fetch_sub(1);
+}
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_signal;
 }
 
 bool has_handler(const struct sigaction& action) {
@@ -44,23 +59,18 @@ bool has_handler(const struct sigaction& action) {
 
 void install(Watched& watched) {
   struct sigaction action = {};
-  if (watched.is_chained || ::sigaction(watched.number, nullptr, &action) != 0 ||
-      !has_handler(action))
+  if (::sigaction(watched.number, nullptr, &action) != 0 || !has_handler(action) || is_ours(action))
     return;
   watched.program = action;
   action.sa_sigaction = &on_signal;
   action.sa_flags |= SA_SIGINFO;
-  watched.is_installed = ::sigaction(watched.number, &action, nullptr) == 0;
+  ::sigaction(watched.number, &action, nullptr);
 }
 
-void restore(Watched& watched) {
+void restore(const Watched& watched) {
   struct sigaction action = {};
-  if (!std::exchange(watched.is_installed, false) ||
-      ::sigaction(watched.number, nullptr, &action) != 0)
-    return;
-  const bool is_ours = (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &on_signal;
-  watched.is_chained = !is_ours;
-  if (is_ours) ::sigaction(watched.number, &watched.program, nullptr);
+  if (::sigaction(watched.number, nullptr, &action) == 0 && is_ours(action))
+    ::sigaction(watched.number, &watched.program, nullptr);
 }
 
 }  // namespace
@@ -69,6 +79,7 @@ Interruption::Interruption() noexcept : before_(arrived.load()) {
   static std::once_flag once;
   std::call_once(once, hold_while_forking<mutex_of_interruption>);
   const std::lock_guard lock(mutex);
+  if (std::exchange(process, ::getpid()) != ::getpid()) watchers = 0;  // a child of a fork
   if (watchers++ > 0) return;
   for (Watched& each : signals) install(each);
 }
@@ -76,7 +87,7 @@ Interruption::Interruption() noexcept : before_(arrived.load()) {
 Interruption::~Interruption() {
   const std::lock_guard lock(mutex);
   if (--watchers > 0) return;
-  for (Watched& each : signals) restore(each);
+  for (const Watched& each : signals) restore(each);
 }
 
 bool Interruption::has_arrived() const noexcept { return arrived.load() != before_; }

@@ -1,8 +1,6 @@
 // Notices signals by which a user or a launcher asks this process to end.
 #pragma once
 
-#include <cstdint>
-
 namespace mccl {
 
 /// While it exists, counts SIGINT and SIGTERM, and then calls the program's own handler as before.
@@ -18,7 +16,7 @@ class Interruption {
   bool has_arrived() const noexcept;
 
  private:
-  const std::uint64_t before_;
+  const unsigned before_;
 };
 
 }  // namespace mccl

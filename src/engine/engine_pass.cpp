@@ -171,7 +171,8 @@ void Engine::keep_time(Clock::time_point now) {
 
 void Engine::beat(Clock::time_point now) {
   for (const Heartbeats::Silent& silent : heart_.beat(now)) {
-    log_.warn("rank {} is considered dead: {}", silent.peer, silent.reason);
+    if (!peers_.has_left(silent.peer))
+      log_.warn("rank {} is considered dead: {}", silent.peer, silent.reason);
     lose(silent.peer, silent.reason, transport::Loss::silence);
   }
   for (WorldRank peer(0); peer.number() < size(); ++peer) {

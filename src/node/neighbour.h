@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <vector>
@@ -24,10 +25,17 @@ struct Neighbour {
   /// True if the rank's process is known to have ended.
   bool has_ended() const {
     pollfd entry = {process.get(), POLLIN, 0};
-    return process && ::poll(&entry, 1, 0) == 1;
+    return process && ::poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
   }
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
 };
+
+/// Number of descriptors that a rank holds for each neighbour.
+#ifdef __linux__
+inline constexpr std::size_t kNeighbourDescriptors = 3;
+#else
+inline constexpr std::size_t kNeighbourDescriptors = 2;
+#endif
 
 using Neighbours = std::map<WorldRank, Neighbour>;
 

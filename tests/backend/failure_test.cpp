@@ -171,7 +171,9 @@ TEST(Timeout, NamesTheMissingRankBehindRanksThatWaitToo) {
         all_reduce(*context.world(), 1'000'000, {.timeout = std::chrono::milliseconds(ms)});
       },
       ring);
-  expect_all(errors, {"waiting for rank 3 (which has called nothing since all_reduce #1"});
+  expect_all(
+      errors,
+      {"waiting for rank 3 (which has called no collective of this group since all_reduce #1"});
   for (const std::string& error : errors) EXPECT_EQ(error.find("waiting for rank 0"), error.npos);
 }
 

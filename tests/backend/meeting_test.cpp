@@ -302,7 +302,7 @@ TEST(Meeting, NeedsFewTemporaryDescriptors) {
        .config_of = [](int) { return quick(); },
        .enter =
            [](int rank) {
-             const rlimit limit = {3 * kSize + 45, 3 * kSize + 45};
+             const rlimit limit = {4 * kSize + 45, 4 * kSize + 45};
              if (rank > 0) ::setrlimit(RLIMIT_NOFILE, &limit);
            }});
   for (int rank = 0; rank < kSize; ++rank) EXPECT_EQ(job.line(rank), "shared");

@@ -90,7 +90,9 @@ TEST_P(SlowRank, IsNamedWithItsLastCall) {
   });
   log_.lines_until({0, 2},
                    "all_reduce #2 (sum of 1000 f32) of group 'world' has made no progress for");
-  log_.lines_until({0, 2}, "waiting for rank 1 (which has called nothing since all_reduce #1 ");
+  log_.lines_until(
+      {0, 2},
+      "waiting for rank 1 (which has called no collective of this group since all_reduce #1 ");
   go_.write_byte();
   job.expect_good_end();
 }
@@ -105,7 +107,8 @@ TEST_P(SlowRank, IsNamedWithTheCallThatItWaitsIn) {
     context.world()->reduce(all, all, ReduceKind::sum, 1).wait();
     context.world()->barrier().wait();
   });
-  const std::string said = log_.lines_until({0, 1}, "rank 2 (which has called nothing since all");
+  const std::string said =
+      log_.lines_until({0, 1}, "rank 2 (which has called no collective of this");
   if (said.find("rank 1 (which is in reduce #2 ") == std::string::npos)
     log_.lines_until({0}, "rank 1 (which is in reduce #2 ");
   go_.write_byte();

@@ -80,17 +80,29 @@ TEST_P(InterruptionTest, OneObjectMayOutliveAnother) {
   EXPECT_EQ(handled, 1);
 }
 
-// This is the last test of the file, because the signals are not watched after it.
-TEST_P(InterruptionTest, KeepsAHandlerThatTheProgramInstallsMeanwhile) {
+void (*chained)(int, siginfo_t*, void*) = nullptr;
+void count_and_chain(int number, siginfo_t* info, void* context) {
+  handled = handled + 1;
+  chained(number, info, context);
+}
+
+/// The program looks up the present handler, and later installs one that calls it.
+TEST_P(InterruptionTest, AHandlerThatCallsTheWatchedOneEnds) {
   ::signal(GetParam(), &count);
   {
     const Interruption interruption;
+    chained = action().sa_sigaction;
     ::signal(GetParam(), &count);
   }
-  EXPECT_EQ(action().sa_handler, &count);
+  EXPECT_EQ(action().sa_handler, &count) << "the handler that the program has installed remains";
+  struct sigaction chaining = {};
+  chaining.sa_sigaction = &count_and_chain;
+  chaining.sa_flags = SA_SIGINFO;
+  ::sigaction(GetParam(), &chaining, nullptr);
   const Interruption interruption;
   ::raise(GetParam());
-  EXPECT_EQ(handled, 1);
+  EXPECT_TRUE(interruption.has_arrived());
+  EXPECT_GE(handled, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, InterruptionTest, ::testing::Values(SIGINT, SIGTERM));

@@ -187,7 +187,7 @@ TEST(Nccl, AnAsynchronousErrorFailsTheNextCall) {
   });
   EXPECT_EQ(ranks.line(0),
             "all_reduce on rank 0 (cuda:0) cannot start: NCCL reports an error on rank 0: "
-            "unhandled system error");
+            "unhandled system error; NCCL_DEBUG=INFO shows its cause");
 }
 
 TEST(Nccl, ADeathEndsTheCommunicator) {

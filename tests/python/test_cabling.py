@@ -248,6 +248,40 @@ def test_a_job_outlives_each_cable_of_a_pair(shape: str) -> None:
         assert all(process.returncode == 0 for process in ranks), (logs, ended)
 
 
+def test_a_job_outlives_two_of_three_cables() -> None:
+    """The second cable is cut while links of the first one use it."""
+    with WiredHosts(2, [(0, 1)] * 3) as hosts:
+        ranks = hosts.start_all(
+            sys.executable, PROGRAMS / "one_way.py",
+            MCCL_LIVENESS_INTERVAL="4", MCCL_LOG_LEVEL="INFO",
+        )  # fmt: skip
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        hosts.unplug(0)
+        logs = until(ranks[0], "is interrupted")
+        hosts.unplug(1)
+        logs += until(ranks[0], "is interrupted")
+        ended = [process.communicate("enough\n", wired_hosts.PATIENCE) for process in ranks]
+        assert all(process.returncode == 0 for process in ranks), (logs, ended)
+        assert ended[0][0] == ended[1][0], ended
+
+
+def test_a_death_beside_a_cut_cable_is_noticed_at_once() -> None:
+    """The rank is stopped when it is killed, so its host resets the connections."""
+    with WiredHosts(2, [(0, 1)] * 2) as hosts:
+        ranks = hosts.start_all(sys.executable, PROGRAMS / "checked_rounds.py")
+        for process in ranks:
+            assert process.stdout.readline() == "begun\n", process.communicate()
+        hosts.unplug(0)
+        time.sleep(3)  # the length of the cut before the death
+        ranks[1].send_signal(signal.SIGSTOP)
+        time.sleep(0.5)  # rank 0 sends meanwhile
+        ranks[1].kill()
+        killed = time.monotonic()
+        _, err = ranks[0].communicate(timeout=wired_hosts.PATIENCE)
+        assert "rank 1 is gone: " in err and time.monotonic() - killed < 3, err
+
+
 @pytest.mark.parametrize("cut", [0, 1])
 def test_a_link_at_a_listed_address_continues_at_the_other_one(cut: int) -> None:
     """Each rank lists its two addresses. The ranks use no hostfile."""

@@ -255,7 +255,9 @@ def test_a_call_is_recorded_with_its_line_of_python(tmp_path):
     assert noticed == 2, done.stderr
     # A rank that hears of it names its own line too.
     for rank, line in enumerate(lines):
-        [error] = re.findall(rf"(?:all_gather|all_reduce) #\S+ .*on rank {rank} failed.*", done.stderr)
+        [error] = re.findall(
+            rf"(?:all_gather|all_reduce) #\S+ .*on rank {rank} failed.*", done.stderr
+        )
         assert line in error, done.stderr
 
 

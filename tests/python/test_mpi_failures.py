@@ -120,4 +120,4 @@ def test_a_rank_that_is_late_is_named(mpi: str, tmp_path: Path):
     os.mkfifo(tmp_path / "late")
     said = python(mpi, 2, LATE, tmp_path / "late")
     assert "rank 0 is told: all_reduce" in said
-    assert "waiting for rank 1 (which has called nothing since barrier" in said
+    assert "waiting for rank 1 (which has called no collective of this group since barrier" in said

@@ -28,9 +28,9 @@ using transport::tcp::Listener;
 
 constexpr int kLargestPort = std::numeric_limits<std::uint16_t>::max();
 
-/// Range of the ports of jobs on this machine. It lies below the ephemeral ports of Linux (from
-/// 32768) and macOS (from 49152), so the system assigns such a port to no other socket before the
-/// job's rank 0 listens there.
+/// Range of the ports of jobs on this machine. It lies below the usual ephemeral ports of Linux
+/// (from 32768) and macOS (from 49152). By default, the system therefore assigns such a port to no
+/// other socket before the job's rank 0 listens there.
 constexpr int kFirstPortOfJobs = 10'000;
 constexpr int kLastPortOfJobs = 19'999;
 /// Number of ports that free_ports() tries.

@@ -121,7 +121,7 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   }
   ControlMessage answer = about_group(ControlKind::status);
   answer.call = history_.last();
-  if (!calls_.empty()) answer.blob.emplace_back();  // The content of the byte has no meaning.
+  if (collective_runs()) answer.blob.emplace_back();  // The content of the byte has no meaning.
   around_.peers.send(peer, answer);
 }
 

@@ -227,8 +227,9 @@ std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) c
     text += " (which has called no collective of this group yet)";
   } else if (reported) {
     const std::string last = describe(reported->last);
-    text += reported->waits ? fmt::format(" (which is in {})", last)
-                            : fmt::format(" (which has called nothing since {})", last);
+    text += reported->waits
+                ? fmt::format(" (which is in {})", last)
+                : fmt::format(" (which has called no collective of this group since {})", last);
   }
   return text;
 }

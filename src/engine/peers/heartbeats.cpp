@@ -46,9 +46,13 @@ void Heartbeats::look_for_ended(Clock::time_point now, std::vector<Silent>& sile
   for (const auto& [peer, neighbour] : memory_->neighbours) {
     if (!peers_.connected(peer) || !neighbour.has_ended()) continue;
     if (now - ended_at_.try_emplace(peer, now).first->second < kForTheConnections) continue;
-    silent.push_back({peer, fmt::format("its process has ended, although its connections are still "
-                                        "open, for example in a child of that process ({})",
-                                        peers_.description(peer))});
+    const std::string& farewell = peers_.farewell(peer);
+    silent.push_back({peer, !farewell.empty()
+                                ? farewell
+                                : fmt::format("its process has ended, although its connections are "
+                                              "still open, for example in a child of that process "
+                                              "({})",
+                                              peers_.description(peer))});
     forget(peer);
     peers_.give_up(peer, silent.back().reason, true);
   }

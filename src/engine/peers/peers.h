@@ -28,6 +28,8 @@ class Peers {
   bool connected(WorldRank rank) const { return peer(rank).control != nullptr; }
   /// Describes the connection to a connected peer: its addresses and the peer's host.
   std::string description(WorldRank rank) const { return peer(rank).control->link().description(); }
+  /// The reason in the goodbye of a connected peer; empty if no goodbye has arrived.
+  const std::string& farewell(WorldRank rank) const { return peer(rank).farewell; }
   /// The reason why the peer is gone; empty while it is connected.
   const std::string& lost(WorldRank rank) const { return peer(rank).lost; }
 

@@ -110,13 +110,15 @@ void Discovery::beat() {
 
 std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration silence) {
   for (Known& known : known_) {
+    for (const Trunk& trunk : trunks_) {
+      if (trunk.cable() == known.cable) known.heard_at = std::max(known.heard_at, trunk.heard_at());
+    }
+  }
+  for (Known& known : known_) {
     known.is_lost |= link_state_.is_cut(known.cable);
     if (known.is_lost || known.has_left) {
       known.dial.reset();
       continue;
-    }
-    for (const Trunk& trunk : trunks_) {
-      if (trunk.cable() == known.cable) known.heard_at = std::max(known.heard_at, trunk.heard_at());
     }
     // While the ranks connect, an ended trunk (connection along a cable) may mean that the peer's
     // process has ended. advance_probes() then finds out whether it has.
@@ -196,7 +198,10 @@ void Discovery::connect_again(Known& known, Clock::duration limit, Clock::time_p
     connected(peer, std::move(socket), known.dial->link_number(), known.heard_at);
   }
   known.dial.reset();
-  if (!is_refused || is_joined_to(peer)) return;
+  const bool hears_peer = std::ranges::any_of(trunks_, [&](const Trunk& trunk) {
+    return trunk.peer() == peer && now - trunk.heard_at() < kTalk * limit;
+  });
+  if (!is_refused || hears_peer) return;
   known.has_left = true;
   CableNews news{CableNews::Kind::ended, {}};
   news.sighting.rank = peer;

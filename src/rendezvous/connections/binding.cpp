@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <optional>
 #include <set>
@@ -29,7 +28,7 @@ using transport::tcp::Medium;
 std::string host_name_as_word() {
   std::string name = host_name();
   std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isgraph(c) == 0; }, '-');
+      name, [](char c) { return c < '!' || c > '~'; }, '-');
   return name.empty() ? "unnamed" : name;
 }
 

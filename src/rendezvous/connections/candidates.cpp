@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -98,8 +97,7 @@ constexpr std::size_t kMaxTextBytes = 32 * 1024;
 
 bool is_word(std::string_view text) {
   return !text.empty() && text.size() <= kMaxFieldBytes &&
-         std::all_of(text.begin(), text.end(),
-                     [](unsigned char c) { return std::isgraph(c) != 0; });
+         std::ranges::all_of(text, [](char c) { return c >= '!' && c <= '~'; });
 }
 
 /// True if the text is a numeric address. A scope id (after '%') has a meaning only on the other

@@ -56,8 +56,10 @@ bool Dial::advance(Clock::time_point now) {
         return true;
     }
   }
-  const bool gone = request_.refused_for > Clock::duration::zero() && attempts_.empty() &&
-                    refused_since_ && now - *refused_since_ >= request_.refused_for;
+  const bool gone =
+      request_.refused_for > Clock::duration::zero() &&
+      ((request_.one_refusal_suffices && is_refused_) ||
+       (attempts_.empty() && refused_since_ && now - *refused_since_ >= request_.refused_for));
   const bool has_tried_once = request_.once && attempts_.empty() && !untried();
   const bool has_waited_for_files =
       lacks_files_ != 0 && attempts_.empty() && now - lacks_files_since_ >= kPatienceWithoutFiles;
@@ -178,6 +180,7 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
     request_.candidates[attempt.candidate].met = true;
     all_refused_ = false;
     refused_since_.reset();
+    first_refusal_.reset();
     attempt.with_first_hop = request_.through.has_value();
     Party self = attempt.with_first_hop ? request_.through->self : request_.self;
     self.port = request_.candidates[attempt.candidate].to.port();
@@ -206,6 +209,10 @@ Dial::Progress Dial::talk_to_peer(Attempt& attempt) {
 
 void Dial::could_not_connect(int error, Clock::time_point begun) {
   all_refused_ &= error == ECONNREFUSED;
+  if (error == ECONNREFUSED) {
+    if (!first_refusal_) first_refusal_ = begun;
+    is_refused_ = begun - *first_refusal_ >= request_.refused_for;
+  }
   last_error_ = error;
   last_tried_ = begun;
 }

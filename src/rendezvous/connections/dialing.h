@@ -63,6 +63,9 @@ struct DialRequest {
   /// The dial fails once all candidates have refused connections for this long; 0 disables this
   /// limit.
   Clock::duration refused_for{};
+  /// True if the dial fails even once a single candidate has refused connections for `refused_for`.
+  /// For candidates that are known to be addresses of the peer.
+  bool one_refusal_suffices = false;
   /// If set, the candidates are the addresses of this relay, which passes the connection on to the
   /// peer.
   std::optional<FirstHop> through = {};
@@ -144,7 +147,9 @@ class Dial {
   int last_error_ = 0;
   Clock::time_point last_tried_{};
   std::optional<Clock::time_point> refused_since_;
-  int lacks_files_ = 0;  ///< The errno if an attempt found no free descriptor; else 0.
+  std::optional<Clock::time_point> first_refusal_;  ///< Empty once a candidate has connected.
+  bool is_refused_ = false;  ///< True if refusals have lasted for `refused_for`.
+  int lacks_files_ = 0;      ///< The errno if an attempt found no free descriptor; else 0.
   Clock::time_point lacks_files_since_;
   /// True once the peer has proved on one attempt that it belongs to the job, and the other
   /// attempts were dropped. No attempt may then start in parallel, because the peer could accept

@@ -139,7 +139,7 @@ class Meeting {
 
   void check_open_files() const {
     const std::size_t controls = static_cast<std::size_t>(o_.size) - 1;
-    const std::size_t shared = shares_memory() ? 3 * (here_ - 1) : 0;
+    const std::size_t shared = shares_memory() ? node::kNeighbourDescriptors * (here_ - 1) : 0;
     const std::size_t needed = open_files() + controls + shared + kPassingFiles;
     if (needed <= open_files_limit()) return;
     throw InvalidArgument(

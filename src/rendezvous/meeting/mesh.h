@@ -118,6 +118,11 @@ class Mesh final : public transport::Transport {
 
  private:
   const Endpoint& endpoint_of(int peer) const;
+  /// Returns the name of the peer's host; empty until the endpoints are known.
+  std::string host_of(int peer) const {
+    const auto index = static_cast<std::size_t>(peer);
+    return index < endpoints_.size() ? endpoints_[index].host_name : std::string();
+  }
   int rails_of(int peer) const;
   std::string_view kind() const { return self_.encryption ? "encrypted tcp" : "tcp"; }
   /// Returns the first relay on the path of connections to the peer; -1 if the connections are

@@ -182,7 +182,7 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
           .repairer = repairs_,
           .is_inside_host = relay < 0 && is_inside_host,
           .is_relayed = relay >= 0,
-          .peer_host = endpoint_of(peer).host_name});
+          .peer_host = host_of(peer)});
   if (repairs_) repairs_->add(*link, about);
   options_.log.debug("connection {}, {} rank {} ({}): {}", ++connections_,
                      dialled_here ? "to" : "from", peer, purpose_of(key), link->description());

@@ -31,8 +31,9 @@ constexpr int kTalks = 4;
 constexpr Clock::duration kShortestTalk = 500ms;
 constexpr Clock::duration kUnknownLimit = 5s;
 constexpr std::size_t kMostUnknown = 64;
-/// Pause between attempts to return from a detour to a link's own path.
-constexpr Clock::duration kBetweenReturns = 1s;
+/// The pause before a return is doubled if the link used its own path for a shorter time than this.
+constexpr Clock::duration kStable = 30s;
+constexpr Clock::duration kLongestBetweenReturns = 60s;
 /// Number of bytes received over a relayed link after which a receipt is due.
 constexpr transport::tcp::StreamOffset kReceiptBytes = 64 << 10;
 
@@ -76,22 +77,25 @@ void Repairs::forget(const TcpLink& link) noexcept {
 bool Repairs::open(const TcpLink& link, const std::string& why, bool is_of_silent_peer) noexcept {
   const auto found = links_.find(&link);
   if (!is_running_ || found == links_.end()) return false;
-  if (found->second.repair) return true;
+  Entry& entry = found->second;
+  // A return gives way, because the link needs its detours now.
+  const bool gives_way = entry.repair && entry.repair->is_return && !entry.repair->exchange;
+  if (entry.repair && !gives_way) return true;
   try {
     const Clock::time_point now = Clock::now();
-    const RepairedLink& about = found->second.about;
+    const RepairedLink& about = entry.about;
     const bool is_lower = options_.self.rank < about.peer;
-    found->second.repair.emplace(Repair{.why = why,
-                                        .there = address_to_dial(about),
-                                        .since = now,
-                                        .deadline = now + options_.patience,
-                                        .next_dial = is_lower ? now + kLowerRankWaits : now,
-                                        .is_of_silent_peer = is_of_silent_peer,
-                                        .received = received(found->second, is_of_silent_peer),
-                                        .exchange_ends = {},
-                                        .dial = {},
-                                        .exchange = {}});
-    ++open_;
+    entry.repair.emplace(Repair{.why = why,
+                                .there = address_to_dial(about),
+                                .since = now,
+                                .deadline = now + options_.patience,
+                                .next_dial = is_lower ? now + kLowerRankWaits : now,
+                                .is_of_silent_peer = is_of_silent_peer,
+                                .received = received(entry, is_of_silent_peer),
+                                .exchange_ends = {},
+                                .dial = {},
+                                .exchange = {}});
+    if (!gives_way) ++open_;
     return true;
   } catch (const std::exception&) {
     return false;  // Memory has run out.
@@ -114,8 +118,7 @@ bool Repairs::begin(TcpLink& link, const std::string& why) noexcept {
   // A suspicion or an earlier connection may have begun the repair, so the deadline is reset.
   Repair& repair = *links_.find(&link)->second.repair;
   repair.deadline = Clock::now() + options_.patience;
-  repair.is_resumed = false;
-  if (std::exchange(repair.is_return, false)) repair.dial.reset();
+  repair.is_resumed = repair.is_return = false;
   return true;
 }
 
@@ -169,11 +172,10 @@ void Repairs::accept(Newcomer newcomer) {
     return each.second.about.number == newcomer.key.group &&
            each.second.about.peer == newcomer.peer;
   });
-  const Clock::time_point now = Clock::now();
   if (found == links_.end()) {
     if (unknown_.size() == kMostUnknown) unknown_.pop_front();
     unknown_.push_back({{std::move(newcomer.socket), RepairExchange::Role::acceptor, nullptr},
-                        now + kUnknownLimit});
+                        Clock::now() + kUnknownLimit});
     return;
   }
   if (!open(*found->first, "that rank made a new connection")) return;
@@ -182,7 +184,7 @@ void Repairs::accept(Newcomer newcomer) {
   if (is_higher && repair.exchange && repair.exchange->role() == RepairExchange::Role::dialer)
     return;
   repair.dial.reset();
-  repair.is_resumed = false;
+  repair.is_resumed = repair.is_return = false;
   begin_exchange(found->second, std::move(newcomer.socket), RepairExchange::Role::acceptor);
 }
 
@@ -198,6 +200,8 @@ void Repairs::begin_exchange(Entry& entry, Socket socket, RepairExchange::Role r
 void Repairs::end_exchange(Entry& entry, Clock::time_point now) {
   Repair& repair = *entry.repair;
   repair.exchange.reset();
+  // The exchange has paused the link, so any path will do.
+  if (std::exchange(repair.is_return, false)) repair.why = "its own path failed again";
   const bool is_lower = options_.self.rank < entry.about.peer;
   repair.next_dial = now + kPause * (is_lower ? std::min(1 << repair.failures, kLongestFactor) : 1);
   repair.failures = std::min(repair.failures + 1, kLongestFactor);
@@ -227,7 +231,7 @@ void Repairs::begin_returns(Clock::time_point now) {
   next_return_ = Clock::time_point::max();
   for (auto& [link, entry] : links_) {
     if (now >= entry.return_at) {
-      entry.return_at = now + kBetweenReturns;
+      entry.return_at = now + entry.between_returns;
       if (!entry.repair && open(*link, "its own path works again")) entry.repair->is_return = true;
     }
     next_return_ = std::min(next_return_, entry.return_at);
@@ -281,6 +285,7 @@ DialRequest Repairs::request_for(const Entry& entry) const {
   request.handshake_limit = std::max(options_.patience / kTalks, kShortestTalk);
   request.buffer_bytes = options_.socket_buffer_bytes;
   request.refused_for = kRefusedFor;
+  request.one_refusal_suffices = true;
   return request;
 }
 
@@ -292,7 +297,7 @@ void Repairs::advance_dial(Entry& entry, Clock::time_point now) {
     begin_exchange(entry, std::move(socket), RepairExchange::Role::dialer);
     return advance_exchange(entry, now);
   }
-  if (repair.is_return) return close(entry);
+  if (repair.is_return && !entry.link.is_broken()) return close(entry);
   const bool is_refused = repair.dial->last_error() == ECONNREFUSED && now < repair.deadline;
   if (is_refused || repair.dial->was_refused()) {
     const int relay = entry.about.relay;
@@ -328,10 +333,16 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   RepairExchange exchange = *std::exchange(entry.repair->exchange, std::nullopt);
   const std::string before = entry.link.description();
   Socket socket = exchange.take_socket();
-  const bool is_detour = !is_own_path(entry.about, socket.local(), socket.remote());
-  const bool returns_later = is_detour && exchange.role() == RepairExchange::Role::dialer;
-  entry.return_at = returns_later ? now + kBetweenReturns : Clock::time_point::max();
-  next_return_ = std::min(next_return_, entry.return_at);
+  entry.return_at = Clock::time_point::max();
+  if (is_own_path(entry.about, socket.local(), socket.remote())) {
+    entry.returned_at = now;
+  } else if (exchange.role() == RepairExchange::Role::dialer) {
+    const bool was_stable = now - entry.returned_at >= kStable;
+    entry.between_returns =
+        was_stable ? kBetweenReturns : std::min(2 * entry.between_returns, kLongestBetweenReturns);
+    entry.return_at = now + entry.between_returns;
+    next_return_ = std::min(next_return_, entry.return_at);
+  }
   options_.prepare(socket, entry.about.key);
   entry.repair->is_resumed = true;
   entry.link.resume(std::move(socket), exchange.peer_has());

@@ -103,6 +103,9 @@ class Repairs final : public transport::tcp::Repairer {
   Clock::time_point next_deadline() const;
 
  private:
+  /// Shortest pause before an attempt to return from a detour to a link's own path.
+  static constexpr Clock::duration kBetweenReturns = std::chrono::seconds(1);
+
   struct Repair {
     std::string why;
     /// The listener of the peer or of the first relay; empty if this rank cannot dial, so that only
@@ -134,6 +137,8 @@ class Repairs final : public transport::tcp::Repairer {
     /// Time at which to try the link's own path again; max unless this rank has dialled for a
     /// detour.
     Clock::time_point return_at = Clock::time_point::max();
+    Clock::time_point returned_at = {};  ///< Time at which the link last returned to its own path.
+    Clock::duration between_returns = kBetweenReturns;  ///< Pause before an attempt to return.
   };
   /// A connection for a link that this rank does not have. Closed once the answer is sent, or at
   /// `deadline`.
