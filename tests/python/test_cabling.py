@@ -236,7 +236,7 @@ def test_a_job_outlives_each_cable_of_a_pair(shape: str) -> None:
         )  # fmt: skip
         for process in ranks:
             assert process.stdout.readline() == "begun\n", process.communicate()
-        text = f"the cable between rank 0 ({{}}) and rank 1 ({{}})"
+        text = "the cable between rank 0 ({}) and rank 1 ({})"
         logs = []
         for cable in (0, len(cables) // 2):
             hosts.unplug(cable)

@@ -83,10 +83,9 @@ bool Repairs::open(const TcpLink& link, const std::string& why, bool is_of_silen
   if (entry.repair && !gives_way) return true;
   try {
     const Clock::time_point now = Clock::now();
-    const RepairedLink& about = entry.about;
-    const bool is_lower = options_.self.rank < about.peer;
+    const bool is_lower = options_.self.rank < entry.about.peer;
     entry.repair.emplace(Repair{.why = why,
-                                .there = address_to_dial(about),
+                                .there = address_to_dial(entry.about),
                                 .since = now,
                                 .deadline = now + options_.patience,
                                 .next_dial = is_lower ? now + kLowerRankWaits : now,

@@ -299,7 +299,7 @@ def test_a_bad_timeout_is_refused_before_the_group_changes(pair, timeout: float)
 
 
 def check_odd_timeout(world, timeout: object) -> None:
-    with pytest.raises((dist.InvalidArgument, TypeError), match="^reconfigure: timeout"):
+    with pytest.raises((dist.InvalidArgument, TypeError), match=r"^reconfigure: timeout"):
         dist.reconfigure(timeout=timeout)
     assert dist.init() is world
 
