@@ -295,8 +295,8 @@ void Engine::shutdown() noexcept {
   groups_.end_all();
   Engine::run_callbacks(lock);  // runs the callbacks of the calls that end_all() has ended
   if (!lock.owns_lock()) lock.lock();
-  const Interruption interruption;
-  see_links_off(lock, interruption);
+  const SignalWatch signals;
+  see_links_off(lock, signals);
   peers_.leave();
   links_.close();
   staging_.close();
@@ -310,7 +310,7 @@ void Engine::shutdown() noexcept {
   // its end in their own leave().
   met_.store.reset();
   options_.store.reset();
-  options_.wiring->leave(interruption);
+  options_.wiring->leave(signals);
 }
 
 /// Waits until the peers have received all data that this rank sent, but at most for
@@ -318,7 +318,7 @@ void Engine::shutdown() noexcept {
 /// most kLastArrival, until no other rank needs its store any more. Meanwhile this rank answers
 /// control messages and gives up silent peers.
 void Engine::see_links_off(std::unique_lock<std::mutex>& lock,
-                           const Interruption& interruption) noexcept {
+                           const SignalWatch& signals) noexcept {
   Departing& departing = groups_.departing();
   const Clock::time_point start = Clock::now();
   bool has_told = false;
@@ -327,7 +327,7 @@ void Engine::see_links_off(std::unique_lock<std::mutex>& lock,
     departing.sweep(now);
     const bool has_data = !departing.empty();
     if (!has_data && (now >= start + kLastArrival || !somebody_still_arrives())) return;
-    if (interruption.has_arrived())
+    if (signals.has_arrived())
       return departing.give_up("had not received everything when a signal ended this rank's wait");
     if (has_data && now >= start + kQuietWait && !std::exchange(has_told, true)) tell_of_the_wait();
     look_beside_safely(now);

@@ -39,9 +39,9 @@
 #include "base/call_clock.h"
 #include "base/clock.h"
 #include "base/flight_recorder.h"
-#include "base/interruption.h"
 #include "base/log.h"
 #include "base/rank.h"
+#include "base/signal_watch.h"
 #include "engine/calls/completions.h"
 #include "engine/driving/driver.h"
 #include "engine/groups/group_records.h"
@@ -208,7 +208,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
   bool somebody_still_arrives();
-  void see_links_off(std::unique_lock<std::mutex>& lock, const Interruption& interruption) noexcept;
+  void see_links_off(std::unique_lock<std::mutex>& lock, const SignalWatch& signals) noexcept;
   void tell_of_the_wait() noexcept;
 
   // Defined in engine_groups.cpp:

@@ -5,6 +5,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from job import Outcome
+from mpi import ENDED_BY_MPIRUN
 from scenario import (
     ABORTS,
     CONNECT_TIMEOUT,
@@ -113,6 +114,7 @@ def _crashes(outcome: Outcome) -> list[str]:
     killed = scenario.fault in DEATHS or scenario.fault == Fault.STOP
     for rank, code in outcome.codes.items():
         may_end = rank == scenario.victim and (killed or scenario.fault == Fault.LEAVE)
+        may_end |= code == ENDED_BY_MPIRUN and bool(outcome.of("error"))
         if code != 0 and not may_end and rank not in broken and not outcome.hangs:
             texts.append(f"rank {rank} ended with {code}")
     return texts

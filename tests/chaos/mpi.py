@@ -35,6 +35,11 @@ def is_missing() -> bool:
     return cpp.is_missing() or shutil.which(_MPIRUN) is None
 
 
+#: The code of a rank that mpirun has ended, as it may once another rank has left without
+#: MPI_Finalize.
+ENDED_BY_MPIRUN = 71
+
+
 class Ranks:
     """The ranks of one trial."""
 
@@ -106,7 +111,7 @@ class MpiRank:
                 code = int((self._folder / f"code.{self.rank}").read_text())
                 self.code = 128 - code if code > 128 else code  # the shell adds 128 to a signal
         if self.code is None and ended:
-            self.code = 71  # ended with the job
+            self.code = ENDED_BY_MPIRUN
         return self.code is not None
 
     def close(self) -> None:

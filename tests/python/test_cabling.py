@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -236,14 +237,14 @@ def test_a_job_outlives_each_cable_of_a_pair(shape: str) -> None:
         )  # fmt: skip
         for process in ranks:
             assert process.stdout.readline() == "begun\n", process.communicate()
-        text = "the cable between rank 0 ({}) and rank 1 ({})"
         logs = []
-        for cable in (0, len(cables) // 2):
-            hosts.unplug(cable)
-            name = text.format(hosts.end(cable, 0), hosts.end(cable, 1))
-            logs += until(ranks[0], f"{name} is interrupted")
-            hosts.plug_in(cable)
-            logs += until(ranks[1], "new connection is tcp " + hosts.end(cable, 1))
+        half = len(cables) // 2
+        for cut, other in ((0, half), (half, 0)):
+            hosts.unplug(cut)
+            logs += until(ranks[1], f"new connection is tcp {hosts.end(other, 1)}")
+            logs += until(ranks[0], f"rank 1 ({hosts.end(cut, 1)}) is interrupted")
+            hosts.plug_in(cut)
+            logs += until(ranks[1], f"new connection is tcp {hosts.end(cut, 1)}")
         ended = [process.communicate("enough\n", wired_hosts.PATIENCE) for process in ranks]
         assert all(process.returncode == 0 for process in ranks), (logs, ended)
 
@@ -309,10 +310,15 @@ def test_a_link_at_a_listed_address_continues_at_the_other_one(cut: int) -> None
 def until(process: subprocess.Popen, words: str) -> list[str]:
     """Returns the lines of the process's log up to one that contains the words."""
     lines = []
-    for line in process.stderr:
-        lines.append(line)
-        if words in line:
-            return lines
+    limit = threading.Timer(wired_hosts.PATIENCE, process.kill)
+    limit.start()
+    try:
+        for line in process.stderr:
+            lines.append(line)
+            if words in line:
+                return lines
+    finally:
+        limit.cancel()
     raise AssertionError(f"no line says {words!r}: {lines}")
 
 

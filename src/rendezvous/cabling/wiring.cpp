@@ -114,7 +114,7 @@ Wiring::~Wiring() {
   }
 }
 
-void Wiring::leave(const Interruption& interruption) {
+void Wiring::leave(const SignalWatch& signals) {
   std::unique_lock lock(mutex_);
   if (abandoned_ || !thread_ || !thread_->joinable()) return;
   leaves_ = true;
@@ -125,7 +125,7 @@ void Wiring::leave(const Interruption& interruption) {
   };
   const Clock::time_point told_at = Clock::now() + kQuietlyStays;
   bool has_told = false;
-  while (!changed_.wait_for(lock, kBetweenSignals, is_free) && !interruption.has_arrived()) {
+  while (!changed_.wait_for(lock, kBetweenSignals, is_free) && !signals.has_arrived()) {
     if (Clock::now() >= told_at && !std::exchange(has_told, true))
       log_.info("this rank relays connections of other ranks, so it waits for them to finish");
   }

@@ -24,8 +24,8 @@
 
 #include "base/cabling.h"
 #include "base/clock.h"
-#include "base/interruption.h"
 #include "base/log.h"
+#include "base/signal_watch.h"
 #include "base/wake_pipe.h"
 #include "mccl/config.h"
 #include "mccl/metrics.h"
@@ -110,8 +110,8 @@ class Wiring {
   /// Blocks until this rank relays no more connections, and then closes its listener and its
   /// trunks. A relayed connection ends at most MCCL_CONNECT_TIMEOUT after one of its two ranks has
   /// closed it or died. The caller must first close this rank's own connections, because the ranks
-  /// that relay them wait in the same way. A signal that `interruption` has noticed ends the wait.
-  void leave(const Interruption& interruption = Interruption());
+  /// that relay them wait in the same way. A signal that `signals` has noticed ends the wait.
+  void leave(const SignalWatch& signals = SignalWatch());
 
   /// before_fork() must be called before a fork. After the fork, the parent calls
   /// after_fork_in_parent() and the child abandon_after_fork(). The mutex is locked during the

@@ -9,13 +9,14 @@ import pytest
 from rank_processes import finish, start
 from world_pool import free_address
 
-#: Rank 0 receives one message and then stops itself. Rank 1 completes some sends,
+#: Rank 0 receives one message and then stops itself. Rank 1 waits for that, completes some sends,
 #: whose data the connection holds, and leaves.
 CODE = """
-    import os, signal
-    import numpy as np
+    import os, signal, time
+    import numpy as np, psutil
     data = np.zeros(1 << 14, np.uint8)
     world = dist.init()
+    process = psutil.Process(int(world.broadcast(np.array([os.getpid()]), 0)[0]))
     if world.rank == 0:
         world.recv(data, 1)
         world.barrier()
@@ -24,6 +25,8 @@ CODE = """
     else:
         world.send(data, 0)
         world.barrier()
+        while process.status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
         sent = [world.send(data, 0, wait=False) for _ in range(100)]
         sent[10].wait()
         print("leaves", flush=True)

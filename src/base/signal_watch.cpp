@@ -1,4 +1,4 @@
-#include "base/interruption.h"
+#include "base/signal_watch.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -27,17 +27,16 @@ struct Watched {
   /// installed.
   struct sigaction program = {};
 };
-std::array<Watched, 2> signals = {{{SIGINT}, {SIGTERM}}};
+std::array<Watched, 2> watched_signals = {{{SIGINT}, {SIGTERM}}};
 int watchers = 0;
 pid_t process = 0;  ///< The process in which `watchers` counts.
-/// Guards `signals`, `watchers` and `process`, except that signal handlers read `signals` without
-/// it.
+/// Guards the three variables above, except that signal handlers read `watched_signals` without it.
 std::mutex mutex;
-std::mutex& mutex_of_interruption() { return mutex; }
+std::mutex& mutex_of_signal_watch() { return mutex; }
 
 void on_signal(int number, siginfo_t* info, void* context) {
   arrived.fetch_add(1);
-  const struct sigaction& program = signals[number == SIGINT ? 0 : 1].program;
+  const struct sigaction& program = watched_signals[number == SIGINT ? 0 : 1].program;
   if (nested.fetch_add(1) < kMostNested) {
     if ((program.sa_flags & SA_SIGINFO) != 0) {
       program.sa_sigaction(number, info, context);
@@ -75,21 +74,21 @@ void restore(const Watched& watched) {
 
 }  // namespace
 
-Interruption::Interruption() noexcept : before_(arrived.load()) {
+SignalWatch::SignalWatch() noexcept : before_(arrived.load()) {
   static std::once_flag once;
-  std::call_once(once, hold_while_forking<mutex_of_interruption>);
+  std::call_once(once, hold_while_forking<mutex_of_signal_watch>);
   const std::lock_guard lock(mutex);
   if (std::exchange(process, ::getpid()) != ::getpid()) watchers = 0;  // a child of a fork
   if (watchers++ > 0) return;
-  for (Watched& each : signals) install(each);
+  for (Watched& each : watched_signals) install(each);
 }
 
-Interruption::~Interruption() {
+SignalWatch::~SignalWatch() {
   const std::lock_guard lock(mutex);
   if (--watchers > 0) return;
-  for (const Watched& each : signals) restore(each);
+  for (const Watched& each : watched_signals) restore(each);
 }
 
-bool Interruption::has_arrived() const noexcept { return arrived.load() != before_; }
+bool SignalWatch::has_arrived() const noexcept { return arrived.load() != before_; }
 
 }  // namespace mccl

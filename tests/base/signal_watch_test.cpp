@@ -1,5 +1,5 @@
 // Tests that SIGINT and SIGTERM are noticed, and still reach the handlers of the program.
-#include "base/interruption.h"
+#include "base/signal_watch.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ void count_with_info(int, siginfo_t* info, void*) {
   handled = handled + (info != nullptr && info->si_pid == ::getpid() ? 100 : 0);
 }
 
-class InterruptionTest : public ::testing::TestWithParam<int> {
+class SignalWatchTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     handled = 0;
@@ -34,46 +34,46 @@ class InterruptionTest : public ::testing::TestWithParam<int> {
   struct sigaction before_ = {};
 };
 
-TEST_P(InterruptionTest, NoticesASignalAndCallsTheHandlerOfTheProgram) {
+TEST_P(SignalWatchTest, NoticesASignalAndCallsTheHandlerOfTheProgram) {
   ::signal(GetParam(), &count);
   {
-    const Interruption interruption;
-    EXPECT_FALSE(interruption.has_arrived());
+    const SignalWatch signals;
+    EXPECT_FALSE(signals.has_arrived());
     ::raise(GetParam());
-    EXPECT_TRUE(interruption.has_arrived());
-    EXPECT_FALSE(Interruption().has_arrived()) << "only later signals count";
+    EXPECT_TRUE(signals.has_arrived());
+    EXPECT_FALSE(SignalWatch().has_arrived()) << "only later signals count";
   }
   EXPECT_EQ(handled, 1);
   EXPECT_EQ(action().sa_handler, &count);
 }
 
-TEST_P(InterruptionTest, PassesOnTheDetailsOfTheSignal) {
+TEST_P(SignalWatchTest, PassesOnTheDetailsOfTheSignal) {
   struct sigaction detailed = {};
   detailed.sa_sigaction = &count_with_info;
   detailed.sa_flags = SA_SIGINFO | SA_RESTART;
   ::sigaction(GetParam(), &detailed, nullptr);
   {
-    const Interruption interruption;
+    const SignalWatch signals;
     EXPECT_NE(action().sa_flags & SA_RESTART, 0);
     ::kill(::getpid(), GetParam());
-    EXPECT_TRUE(interruption.has_arrived());
+    EXPECT_TRUE(signals.has_arrived());
   }
   EXPECT_EQ(handled, 100);
   EXPECT_EQ(action().sa_sigaction, &count_with_info);
 }
 
-TEST_P(InterruptionTest, LeavesSignalsWithoutAHandlerAlone) {
+TEST_P(SignalWatchTest, LeavesSignalsWithoutAHandlerAlone) {
   for (const auto effect : {SIG_DFL, SIG_IGN}) {
     ::signal(GetParam(), effect);
-    const Interruption interruption;
+    const SignalWatch signals;
     EXPECT_EQ(action().sa_handler, effect);
   }
 }
 
-TEST_P(InterruptionTest, OneObjectMayOutliveAnother) {
+TEST_P(SignalWatchTest, OneObjectMayOutliveAnother) {
   ::signal(GetParam(), &count);
-  auto first = std::make_unique<Interruption>();
-  const Interruption second;
+  auto first = std::make_unique<SignalWatch>();
+  const SignalWatch second;
   first.reset();
   ::raise(GetParam());
   EXPECT_TRUE(second.has_arrived());
@@ -87,10 +87,10 @@ void count_and_chain(int number, siginfo_t* info, void* context) {
 }
 
 /// The program looks up the present handler, and later installs one that calls it.
-TEST_P(InterruptionTest, AHandlerThatCallsTheWatchedOneEnds) {
+TEST_P(SignalWatchTest, AHandlerThatCallsTheWatchedOneEnds) {
   ::signal(GetParam(), &count);
   {
-    const Interruption interruption;
+    const SignalWatch signals;
     chained = action().sa_sigaction;
     ::signal(GetParam(), &count);
   }
@@ -99,13 +99,13 @@ TEST_P(InterruptionTest, AHandlerThatCallsTheWatchedOneEnds) {
   chaining.sa_sigaction = &count_and_chain;
   chaining.sa_flags = SA_SIGINFO;
   ::sigaction(GetParam(), &chaining, nullptr);
-  const Interruption interruption;
+  const SignalWatch signals;
   ::raise(GetParam());
-  EXPECT_TRUE(interruption.has_arrived());
+  EXPECT_TRUE(signals.has_arrived());
   EXPECT_GE(handled, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, InterruptionTest, ::testing::Values(SIGINT, SIGTERM));
+INSTANTIATE_TEST_SUITE_P(Signals, SignalWatchTest, ::testing::Values(SIGINT, SIGTERM));
 
 }  // namespace
 }  // namespace mccl

@@ -5,12 +5,12 @@ namespace mccl {
 
 /// While it exists, counts SIGINT and SIGTERM, and then calls the program's own handler as before.
 /// A signal without a handler keeps its effect: it ends the process, or is ignored. Thread-safe.
-class Interruption {
+class SignalWatch {
  public:
-  Interruption() noexcept;
-  ~Interruption();
-  Interruption(const Interruption&) = delete;
-  Interruption& operator=(const Interruption&) = delete;
+  SignalWatch() noexcept;
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
 
   /// True if a handler has received one of the signals since this object was made.
   bool has_arrived() const noexcept;
