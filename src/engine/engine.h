@@ -207,6 +207,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   // Defined in engine.cpp:
   rendezvous::Met meet();
   void throw_if_a_peer_is_lost();
+  void refuse_in_child() const;
+
+  // Defined in engine_shutdown.cpp:
   bool somebody_still_arrives();
   void see_links_off(std::unique_lock<std::mutex>& lock, const SignalWatch& signals) noexcept;
   void tell_of_the_wait() noexcept;
@@ -214,9 +217,6 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   // Defined in engine_groups.cpp:
   std::vector<int> nodes_of(const std::vector<WorldRank>& members) const;
   std::shared_ptr<const schedule::CableMap> cables_of(const std::vector<int>& members) const;
-
-  // Defined in engine.cpp:
-  void refuse_in_child() const;
 
   // Defined in engine_at_once.cpp:
   std::chrono::microseconds longest_spin() const;

@@ -277,10 +277,8 @@ void Handshake::take_dialer_proof(std::span<const std::byte> message) {
       agreement_bytes_ > kMaxAgreementBytes) {
     return refuse(
         Refusal::noise,
-        fmt::format(
-            "it claims to be rank {} with {} bytes of settings, which this job does not have; do "
-            "all ranks run the same build of MCCL?",
-            peer_, agreement_bytes_));
+        fmt::format("it claims to be rank {} with {} bytes of settings, unlike a rank of this job",
+                    peer_, agreement_bytes_));
   }
 }
 
@@ -318,10 +316,7 @@ void Handshake::take_verdict(std::span<const std::byte> message) {
   if (!check_seal(kVerdictLabel, message)) return;
   if (!check_settings(text_of(message.subspan(1, agreement_bytes_)))) return;
   if (message[0] != std::byte{1})
-    return refuse(
-        Refusal::settings,
-        "it refused settings that are equal to its own; install the same version of MCCL on "
-        "all hosts");
+    return refuse(Refusal::settings, "it refused settings that are equal to its own");
 }
 
 bool Handshake::check_settings(std::string_view theirs) {
