@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from host_ranks import start
 from hosts import Hosts
-from launching import environment, heed_signals
 
 pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif(bool(why := Hosts.missing()), reason=why or "-")
@@ -62,27 +62,6 @@ def forget_connections(hosts: Hosts) -> None:
     assert ends
     pairs = ", ".join(" . ".join(ports) for ports in ends)
     on(hosts, 1, "nft", "-f", "-", text=FIREWALL % (pairs, pairs))
-
-
-def start(hosts: Hosts, rank: int, size: int, *words: object) -> subprocess.Popen[str]:
-    """Starts a rank with the default settings of liveness and repairs."""
-    settings = {
-        "MCCL_RANK": str(rank),
-        "MCCL_WORLD_SIZE": str(size),
-        "MCCL_ROOT": f"{hosts.address(0)}:29500",
-        "MCCL_JOB_KEY": "a key of the tests",
-        "MCCL_TRANSPORT": "tcp",  # the hosts share a kernel and therefore memory
-        "MCCL_TIMEOUT": "60",
-    }
-    return subprocess.Popen(
-        hosts.command(rank, *words),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**settings),
-        preexec_fn=heed_signals,
-    )
 
 
 @pytest.mark.parametrize(

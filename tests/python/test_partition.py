@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from host_ranks import start
 from hosts import Hosts
-from launching import environment, heed_signals
 
 pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif(bool(why := Hosts.missing()), reason=why or "-")
@@ -49,25 +49,6 @@ def split(hosts: Hosts, part: list[int]) -> None:
             pytest.skip("nft cannot drop packets here")
 
 
-def start(hosts: Hosts, rank: int) -> subprocess.Popen[str]:
-    settings = {
-        "MCCL_RANK": str(rank),
-        "MCCL_WORLD_SIZE": str(SIZE),
-        "MCCL_ROOT": f"{hosts.address(0)}:29500",
-        "MCCL_JOB_KEY": "a key of the tests",
-        "MCCL_TRANSPORT": "tcp",  # the hosts share a kernel and therefore memory
-        "MCCL_LIVENESS_INTERVAL": "1",
-    }
-    return subprocess.Popen(
-        hosts.command(rank, sys.executable, "-c", RANK),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**settings),
-        preexec_fn=heed_signals,
-    )
-
-
 @pytest.mark.parametrize(
     ("part", "goes_on"),
     [
@@ -79,7 +60,9 @@ def test_only_one_part_of_a_split_network_continues(part: list[int], goes_on: li
     hosts = Hosts(SIZE)
     ranks = []
     try:
-        ranks = [start(hosts, rank) for rank in range(SIZE)]
+        command = (sys.executable, "-c", RANK)
+        quick = {"MCCL_LIVENESS_INTERVAL": "1"}
+        ranks = [start(hosts, rank, SIZE, *command, **quick) for rank in range(SIZE)]
         for process in ranks:
             assert process.stdout.readline() == "begun\n", process.communicate()
         split(hosts, part)
