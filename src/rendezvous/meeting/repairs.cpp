@@ -344,9 +344,9 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   }
   options_.prepare(socket, entry.about.key);
   entry.repair->is_resumed = true;
-  entry.link.resume(std::move(socket), exchange.peer_has());
-  const std::size_t bytes = entry.link.to_send_again();
-  const bool is_news = entry.about.key.purpose == transport::Purpose::control || bytes > 0;
+  const transport::tcp::StreamOffset missing =
+      entry.link.resume(std::move(socket), exchange.peer_has());
+  const bool is_news = entry.about.key.purpose == transport::Purpose::control || missing > 0;
   options_.log.write(
       is_news && !entry.repair->is_return ? LogLevel::warn : LogLevel::info,
       fmt::format(

@@ -98,8 +98,8 @@ class TcpLink final : public Link {
   /// std::bad_alloc if memory runs out.
   StreamOffset close_connection();
   /// Continues over a new connection. The peer has received `peer_has` bytes through the link; the
-  /// later bytes are sent again. Throws CorruptionError if these bytes are not kept.
-  void resume(Socket socket, StreamOffset peer_has);
+  /// later bytes are sent again. Returns their number. Throws CorruptionError if they are not kept.
+  StreamOffset resume(Socket socket, StreamOffset peer_has);
   /// Ends the link for the reason `why`. `has_died`: the peer's process has ended.
   void give_up(std::string why, bool has_died);
   /// Sends bytes again that the peer has not received. Returns true once all are sent.

@@ -101,7 +101,7 @@ StreamOffset TcpLink::close_connection() {
   return received_;
 }
 
-void TcpLink::resume(Socket socket, StreamOffset peer_has) {
+StreamOffset TcpLink::resume(Socket socket, StreamOffset peer_has) {
   if (peer_has < retained_.begin() || peer_has > retained_.end()) {
     throw CorruptionError(fmt::format(
         "the connection broke in the middle of a message: {} has received {} bytes, but "
@@ -114,7 +114,9 @@ void TcpLink::resume(Socket socket, StreamOffset peer_has) {
   peer_has_ = std::max(peer_has_, peer_has);
   is_paused_ = has_ended_sending_ = false;
   shortage_.over();
+  const StreamOffset missing = to_send_again();
   (void)send_again();
+  return missing;
 }
 
 bool TcpLink::send_again() {
