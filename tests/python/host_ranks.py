@@ -3,7 +3,7 @@
 import subprocess
 
 from hosts import Hosts
-from launching import environment, heed_signals
+from launching import start_with_pipes
 
 
 def start(
@@ -18,12 +18,4 @@ def start(
         "MCCL_TRANSPORT": "tcp",  # the hosts share a kernel and therefore memory
         "MCCL_TIMEOUT": "60",
     }
-    return subprocess.Popen(
-        hosts.command(rank, *words),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(**(variables | settings)),
-        preexec_fn=heed_signals,
-    )
+    return start_with_pipes(hosts.command(rank, *words), **(variables | settings))

@@ -94,3 +94,16 @@ def marked(mark: str) -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+def start_with_pipes(command: list[str], **settings: str) -> subprocess.Popen[str]:
+    """Starts a process that heeds signals. The arguments `settings` are environment variables."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**settings),
+        preexec_fn=heed_signals,
+    )

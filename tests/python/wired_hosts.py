@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from launching import environment, heed_signals, program
+from launching import program, start_with_pipes
 
 PATIENCE = 120
 NETWORK = "10.79"
@@ -126,15 +126,8 @@ class WiredHosts:
             "MCCL_TIMEOUT": "60",
             "OMP_NUM_THREADS": "1",
         }
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", self.space(rank), *map(str, command)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(**(variables | settings)),
-            preexec_fn=heed_signals,
-        )
+        command = ["ip", "netns", "exec", self.space(rank), *map(str, command)]
+        process = start_with_pipes(command, **(variables | settings))
         self.processes.append(process)
         return process
 

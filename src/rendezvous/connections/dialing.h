@@ -64,7 +64,7 @@ struct DialRequest {
   /// limit.
   Clock::duration refused_for{};
   /// True if the dial fails even once a single candidate has refused connections for `refused_for`.
-  /// For candidates that are known to be addresses of the peer.
+  /// All candidates must then be known to be addresses of the peer.
   bool one_refusal_suffices = false;
   /// If set, the candidates are the addresses of this relay, which passes the connection on to the
   /// peer.

@@ -113,9 +113,7 @@ std::vector<Candidate> Mesh::detours_of(const RepairedLink& about) const {
     }
     if (rails_of(about.peer) == 1 || request.candidates.empty()) continue;
     Candidate& path = request.candidates.front();
-    const bool is_own = path.to.same_host(about.there) &&
-                        (!path.from || !about.here || path.from->same_host(*about.here));
-    if (!is_own) detours.push_back(std::move(path));
+    if (!about.is_own_path(path.from, path.to)) detours.push_back(std::move(path));
   }
   return detours;
 }

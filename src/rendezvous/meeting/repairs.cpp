@@ -37,13 +37,6 @@ constexpr Clock::duration kLongestBetweenReturns = 60s;
 /// Number of bytes received over a relayed link after which a receipt is due.
 constexpr transport::tcp::StreamOffset kReceiptBytes = 64 << 10;
 
-/// True if a connection between these ends uses the link's own path.
-bool is_own_path(const RepairedLink& about, const transport::tcp::Address& here,
-                 const transport::tcp::Address& there) {
-  return about.relay >= 0 ||
-         (about.there.same_host(there) && (!about.here || about.here->same_host(here)));
-}
-
 }  // namespace
 
 void Repairs::stop() noexcept {
@@ -333,7 +326,7 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   const std::string before = entry.link.description();
   Socket socket = exchange.take_socket();
   entry.return_at = Clock::time_point::max();
-  if (is_own_path(entry.about, socket.local(), socket.remote())) {
+  if (entry.about.is_own_path(socket.local(), socket.remote())) {
     entry.returned_at = now;
   } else if (exchange.role() == RepairExchange::Role::dialer) {
     const bool was_stable = now - entry.returned_at >= kStable;

@@ -41,6 +41,13 @@ struct RepairedLink {
   /// The first of the ranks that relay the link; -1 if the link is direct. Only the higher rank of
   /// the pair dials for a relayed link, because its dial determines the path.
   int relay = -1;
+
+  /// True if a connection between these ends uses the link's own path. `from`: empty if the system
+  /// chooses this rank's end.
+  bool is_own_path(const std::optional<transport::tcp::Address>& from,
+                   const transport::tcp::Address& to) const {
+    return relay >= 0 || (there.same_host(to) && (!here || !from || here->same_host(*from)));
+  }
 };
 
 struct RepairOptions {
