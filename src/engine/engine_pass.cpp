@@ -183,6 +183,7 @@ void Engine::beat(Clock::time_point now) {
   groups_.for_each([&](GroupState& group) {
     group.watch_delivery(now, heart_);
     group.release_idle(now);
+    group.watch_enqueued(now, heart_);
   });
   staging_.touch();
   staging_.report();

@@ -212,7 +212,7 @@ TEST_F(DirectCalls, AFailureNamesTheCallAndTheCause) {
       broken.wait();
       FAIL() << "the call has not failed";
     } catch (const PeerError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("all_reduce on rank 0 (double:0)"));
+      EXPECT_THAT(error.what(), HasSubstr("all_reduce #1 (sum of 100 f32) on rank 0 (double:0)"));
       EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));
     }
     EXPECT_TRUE(path_->aborted);
@@ -269,6 +269,83 @@ TEST_F(DirectCalls, AnAbortOfAnotherRankEndsRunningCalls) {
     EXPECT_TRUE(path_->aborted);
     EXPECT_THAT(world.failure(), HasSubstr("enough"));
   });
+}
+
+/// Runs two ranks whose calls on devices never end by themselves. Rank 1 calls `of_rank_1`, which
+/// may do less than rank 0, and then waits until rank 0 has failed. Returns the errors of both.
+std::vector<std::string> run_held_calls(
+    const std::shared_ptr<DeviceDouble>& device,
+    const std::function<void(Group&, Buffer, const CallOptions&)>& of_rank_0,
+    const std::function<void(Group&, Buffer, const CallOptions&)>& of_rank_1) {
+  return testing::run_failing_ranks(
+      2,
+      [&](Context& context) {
+        const auto path = std::make_shared<PathDouble>(device);
+        path->hold_calls();
+        auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
+        group.use(path);
+        DeviceDouble::Queue stream(*device);
+        const auto memory = device->allocate(kCount * sizeof(float));
+        const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
+        try {
+          (context.rank() == 0 ? of_rank_0 : of_rank_1)(group, data, {.stream = &stream});
+          while (group.failure().empty()) std::this_thread::yield();
+          stream.finish();
+          throw Error(group.failure());
+        } catch (const Error&) {
+          path->abort();
+          stream.finish();
+          throw;
+        }
+      },
+      [](int) {
+        Config config = testing::test_config();
+        config.liveness_interval = 2;  // a heartbeat each 50 ms
+        config.log_level = "WARN";
+        config.warn_after = 0.2;
+        return config;
+      });
+}
+
+/// Neither call has a Work, so no thread of either program waits for its end.
+TEST_F(DirectCalls, CallsThatDifferFailOnAllRanks) {
+  const auto call = [](std::size_t count) {
+    return [count](Group& group, Buffer data, CallOptions options) {
+      options.caller_waits = true;
+      options.site = call_site("train.py:" + std::to_string(count));
+      group.all_reduce(data, data, ReduceKind::sum, options);
+      data.count = count;
+      group.all_reduce(data, data, ReduceKind::sum, options);
+    };
+  };
+  for (const std::string& error : run_held_calls(device_, call(7), call(8))) {
+    EXPECT_THAT(error, HasSubstr("calls all_reduce #2 (sum of "));
+    EXPECT_THAT(error, HasSubstr("f32) on GPU memory instead of the call at train.py:"));
+  }
+}
+
+TEST_F(DirectCalls, ALateRankIsNamedBeforeAndByTheTimeout) {
+  for (const bool waits_on_the_host : {false, true}) {
+    ::testing::internal::CaptureStderr();
+    const std::vector<std::string> errors = run_held_calls(
+        device_,
+        [=](Group& group, Buffer data, CallOptions options) {
+          options.timeout = std::chrono::seconds(1);
+          options.caller_waits = !waits_on_the_host;
+          group.all_reduce(data, data, ReduceKind::sum, options);
+          group.all_reduce(data, data, ReduceKind::sum, options).wait();
+        },
+        [](Group& group, Buffer data, CallOptions options) {
+          options.caller_waits = true;
+          group.all_reduce(data, data, ReduceKind::sum, options);
+        });
+    const std::string late =
+        "waiting for rank 1 (which has called no collective of this group on GPU memory since "
+        "all_reduce #1 (sum of 100 f32))";
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("all_reduce #2 (sum of 100 f32) of group 'world' cannot end on the GPU"));
+    for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(late));
+  }
 }
 
 #ifdef __linux__

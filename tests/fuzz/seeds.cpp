@@ -57,9 +57,9 @@ void write_frames(const Corpus& corpus) {
 
 void write_controls(const Corpus& corpus) {
   constexpr std::string_view kNames[] = {
-      "open",    "link",      "declined", "closed",    "window",      "abort",
-      "probe",   "status",    "goodbye",  "heartbeat", "arrived",     "ending",
-      "blocked", "survivors", "agreed",   "describe",  "description", "received"};
+      "open",   "link",     "declined",    "closed",   "window",  "abort",   "probe",
+      "status", "goodbye",  "heartbeat",   "arrived",  "ending",  "blocked", "survivors",
+      "agreed", "describe", "description", "received", "enqueued"};
   static_assert(std::size(kNames) == engine::kControlKindCount);
   Bytes all = one(6);
   for (int kind = 0; kind < engine::kControlKindCount; ++kind) {

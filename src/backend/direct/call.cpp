@@ -9,22 +9,33 @@
 namespace mccl::direct {
 
 std::string DirectCall::description() const {
-  return fmt::format("{} on rank {} ({})", name_of(collective_), rank_,
+  return fmt::format("{} on rank {} ({})", describe(call_), group_->membership().rank,
                      queue_.accelerator().name());
 }
 
-/// Aborts the path and returns an error if the path has failed or the deadline has passed.
-/// Otherwise returns null.
+/// Returns the group's failure, if it has failed; otherwise null.
+std::exception_ptr DirectCall::failure_of_group() const {
+  return group_->failed() ? error_of(group_->failure(), call_, group_->membership().rank, "failed")
+                          : nullptr;
+}
+
+/// Aborts the path and returns an error if the group or the path has failed, or the deadline has
+/// passed. Otherwise returns null.
 std::exception_ptr DirectCall::failure() {
+  if (std::exception_ptr error = failure_of_group()) {
+    path_->abort();
+    return error;
+  }
   if (const std::string reason = path_->failure(); !reason.empty()) {
     path_->abort();
     return std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
   }
   if (Clock::now() < deadline_) return nullptr;
   path_->abort();
+  const std::string late = group_->late_for(call_.sequence);
   return std::make_exception_ptr(TimeoutError(fmt::format(
-      "{} timed out: a rank has not made the call, or made it with data outside GPU memory",
-      description())));
+      "{} timed out{}: a rank has not made the call, or made it with data outside GPU memory",
+      description(), late)));
 }
 
 bool DirectCall::try_finish() {
@@ -35,9 +46,12 @@ bool DirectCall::try_finish() {
     if (!error) return false;
   } else if (queue_.has_given_up(number_)) {
     const std::string reason = path_->failure();
-    error = std::make_exception_ptr(
-        PeerError(fmt::format("{} ended without a result: {}", description(),
-                              reason.empty() ? "its group was aborted" : reason)));
+    error = failure_of_group();
+    if (!error) {
+      error = std::make_exception_ptr(
+          PeerError(fmt::format("{} ended without a result: {}", description(),
+                                reason.empty() ? "its group was aborted" : reason)));
+    }
   }
   for (const Work::Callback& callback : finish(error)) callback(error);
   return true;

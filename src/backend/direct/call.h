@@ -9,22 +9,27 @@
 #include "backend/staged/poll_backoff.h"
 #include "base/clock.h"
 #include "base/work_state.h"
+#include "engine/groups/group_state.h"
 
 namespace mccl::direct {
 
 /// State of the Work of a call that a device runs without the host. Thread-safe.
 class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
-  DirectCall(std::shared_ptr<Path> path, Collective collective, int rank,
+  /// `group` is the group that `path` belongs to.
+  DirectCall(std::shared_ptr<Path> path, std::shared_ptr<engine::GroupState> group,
              Clock::time_point deadline)
       : path_(std::move(path)),
         queue_(*path_->queue()),
-        collective_(collective),
-        rank_(rank),
+        group_(std::move(group)),
         deadline_(deadline) {}
 
-  /// Sets the call's number in the path's queue. Must be called once, before any other function.
-  void wait_for(device::Word number) { number_ = number; }
+  /// Sets the call's number in the path's queue, and the call as EnqueuedCalls has recorded it.
+  /// Must be called once, before any other function.
+  void wait_for(device::Word number, const engine::Call& call) {
+    number_ = number;
+    call_ = call;
+  }
 
   bool try_finish() override;
   std::string description() const override;
@@ -35,12 +40,13 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
 
  private:
   std::exception_ptr failure();
+  std::exception_ptr failure_of_group() const;
 
   const std::shared_ptr<Path> path_;
   device::SerialQueue& queue_;
-  const Collective collective_;
+  const std::shared_ptr<engine::GroupState> group_;
   device::Word number_{};
-  const int rank_;
+  engine::Call call_;
   const Clock::time_point deadline_;
 };
 

@@ -97,22 +97,26 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   }
   device::SerialQueue& queue = *path_->queue();
   const auto enqueue = [&](void* stream) { way.enqueue(request, stream); };
+  const bool is_captured = queue.accelerator().is_capturing(options.stream);
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point deadline = engine::deadline_after(now, timeout_of(options));
   // Called without the queue's lock, because it may wait for the engine's progress lock.
   const auto record = [&] {
-    engine_->record_enqueued(*state_, request, way.algorithm(), options.site);
+    Request numbered = request;
+    numbered.call = state_->enqueued().record(request.call, now, deadline);
+    engine_->record_enqueued(*state_, numbered, way.algorithm(), options.site);
+    return numbered.call;
   };
-  if (options.caller_waits || queue.accelerator().is_capturing(options.stream)) {
+  if (options.caller_waits || is_captured) {
     queue.run_on(options.stream, options.stream_may_go, enqueue);
-    record();
+    if (!is_captured) record();
     return {};
   }
   // The DirectCall must exist before the kernel starts: once the kernel uses the caller's memory,
   // nothing may fail.
-  const auto call = std::make_shared<direct::DirectCall>(
-      path_, request.call.collective, rank(),
-      engine::deadline_after(Clock::now(), timeout_of(options)));
-  call->wait_for(queue.run_beside(options.stream, enqueue));
-  record();
+  const auto call = std::make_shared<direct::DirectCall>(path_, state_, deadline);
+  const device::Word number = queue.run_beside(options.stream, enqueue);
+  call->wait_for(number, record());
   ordered_calls().look_after(call);
   return Work(call);
 }

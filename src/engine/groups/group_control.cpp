@@ -74,6 +74,8 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
     case ControlKind::survivors:
     case ControlKind::agreed:
       return hear_vote(member, message);
+    case ControlKind::enqueued:
+      return hear_enqueued(peer, message.call);
     case ControlKind::closed:
       note_absence(member, Standing::ended);
       [[fallthrough]];

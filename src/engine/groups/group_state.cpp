@@ -50,40 +50,13 @@ GroupState::GroupState(Membership membership, std::chrono::milliseconds timeout,
       executor_(channels_, window_, history_),
       flight_group_(surroundings.completions.recorder().add_group(
           flight_group(membership_, surroundings.links))),
+      enqueued_(membership_.members.size(), membership_.rank),
       messages_(channels_, surroundings.config.chunk_bytes),
       received_(membership_.members.size()),
       endings_(membership_.members.size()),
       agreement_(membership_.rank, membership_.members.size(),
                  [this](GroupRank to, const Vote& vote) { send_vote(to, vote); }),
       reported_(membership_.members.size()) {}
-
-/// Records a collective that a GPU carries out without the host. The flight record lists such
-/// collectives under a separate group, because they are numbered separately: ranks compare the
-/// numbers of all other collectives, so the GPU's collectives must not use any of those numbers.
-void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
-                                 const CallSite* site) noexcept {
-  FlightRecorder& recorder = around_.completions.recorder();
-  try {
-    if (!device_flight_group_) {
-      FlightGroup group = flight_group(membership_, around_.links);
-      group.name += " on GPUs";
-      group.id = ~group.id;
-      group.transports.clear();
-      device_flight_group_ = recorder.add_group(std::move(group));
-    }
-    Task task;
-    static_cast<Request&>(task) = request;
-    task.call.sequence = ++device_calls_;
-    if (site) task.call.site = site->number;
-    task.flight.group = *device_flight_group_;
-    task.flight.algorithm = recorder.index_of(algorithm);
-    FlightEntry entry = task.flight_entry(FlightEntry::enqueued);
-    entry.submitted = nanoseconds_of(Clock::now());
-    recorder.write(entry);
-  } catch (const std::bad_alloc&) {
-    // Memory has run out, so the call is not recorded.
-  }
-}
 
 bool GroupState::mark_failed(Failure failure) noexcept {
   std::function<void(const Failure&)> notify;

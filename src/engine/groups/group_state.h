@@ -31,6 +31,8 @@
 #include "engine/collectives/executor.h"
 #include "engine/collectives/group_window.h"
 #include "engine/groups/agreement.h"
+#include "engine/groups/enqueued_calls.h"
+#include "engine/groups/wait.h"
 #include "engine/links/channel.h"
 #include "engine/links/link_maker.h"
 #include "engine/messages/messages.h"
@@ -133,9 +135,6 @@ class GroupState {
 
   /// True if the caller may try to run this call on its own thread.
   bool may_run_at_once(const Task& task) const;
-  /// See Engine::record_enqueued(). Called with the progress lock held.
-  void record_enqueued(const Request& request, std::string_view algorithm,
-                       const CallSite* site) noexcept;
   /// Begins a call for which may_run_at_once() returned true. Returns `no` and does nothing for a
   /// collective whose schedule is not `in_order`, and for a message that Messages cannot transfer
   /// at once.
@@ -188,6 +187,21 @@ class GroupState {
   std::shared_ptr<SurvivorSearch> find_survivors(const std::shared_ptr<CallDriver>& driver);
   const Agreement& agreement() const { return agreement_; }
   const schedule::Facts& facts() const { return plans_.facts(); }
+
+  // Defined in group_enqueued.cpp: collectives that GPUs carry out without the host.
+
+  /// Thread-safe.
+  EnqueuedCalls& enqueued() { return enqueued_; }
+  /// Adds such a collective to the flight recorder.
+  void record_enqueued(const Request& request, std::string_view algorithm,
+                       const CallSite* site) noexcept;
+  /// Announces this rank's last collective on its GPU, if the members do not know it yet, and warns
+  /// of members that are late. Fails the group after the call's timeout. Called at every heartbeat.
+  void watch_enqueued(Clock::time_point now, const Heartbeats& heart);
+  /// Returns a text such as ", waiting for rank 2 (whose last collective on GPU memory is ...)" for
+  /// members that have not enqueued the collective with this number. Empty if none is known to be
+  /// late. `heart` as for stuck_on(). May be called from any thread if `heart` is null.
+  std::string late_for(std::uint64_t number, const Heartbeats* heart = nullptr) const;
 
   // Defined in group_time.cpp:
 
@@ -266,6 +280,8 @@ class GroupState {
   void check_window(WorldRank peer, const WindowOffer& offer) const;
   void refuse_window(WorldRank peer, const WindowOffer& offer);
   void answer_probe(WorldRank peer, const ControlMessage& probe);
+  void announce_enqueued();
+  void hear_enqueued(WorldRank peer, const Call& last);
   void compare_with_next(const Call& call);
   transport::Blob digest_of(std::uint64_t sequence) const;
   void release_window() noexcept;
@@ -324,7 +340,9 @@ class GroupState {
   /// Index of the group under which the flight recorder lists the calls that a GPU carries out
   /// without the host. Set at the first such call.
   std::optional<std::uint32_t> device_flight_group_;
-  std::uint64_t device_calls_ = 0;  ///< Number of calls that record_enqueued() has recorded.
+  EnqueuedCalls enqueued_;
+  Wait enqueued_wait_;
+  Clock::time_point next_announcement_;  ///< See watch_enqueued().
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().
@@ -367,14 +385,6 @@ class GroupState {
   /// See Config::warn_after; zero if no warnings are logged.
   const Clock::duration warn_after_ = std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(around_.config.warn_after));
-  /// A call that makes no progress, and the time of the next warning about it.
-  struct Wait {
-    Clock::time_point since;         ///< Time of the last progress.
-    Clock::time_point next_warning;  ///< Time at which the next warning is due.
-
-    /// Returns true if a warning is due for a call whose last progress was at `moved`.
-    bool is_due(Clock::time_point now, Clock::time_point moved, Clock::duration warn_after);
-  };
   Wait collective_wait_;
   Wait message_wait_;
   /// The answer of a member to a probe.

@@ -234,14 +234,6 @@ std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) c
   return text;
 }
 
-bool GroupState::Wait::is_due(Clock::time_point now, Clock::time_point moved,
-                              Clock::duration warn_after) {
-  if (std::exchange(since, moved) != moved) next_warning = moved + warn_after;
-  if (now < next_warning) return false;
-  next_warning = now + (now - moved);
-  return true;
-}
-
 /// A carrier reports no progress of a collective until the collective ends, even if all is well. So
 /// a warning about a carrier's collective is logged only if some member has not begun that
 /// collective.

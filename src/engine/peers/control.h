@@ -58,8 +58,10 @@ enum class ControlKind : std::uint8_t {
   description,
   /// the number of bytes (call.sequence) that this rank has received over a relayed link: key
   received,
+  /// the last collective of the group that this rank has enqueued on its GPU: key.group, call
+  enqueued,
 };
-inline constexpr int kControlKindCount = 18;
+inline constexpr int kControlKindCount = 19;
 
 struct ControlMessage {
   ControlKind kind = ControlKind::goodbye;
