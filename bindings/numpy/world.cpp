@@ -46,16 +46,25 @@ ProcessWorld& registry() {
   return *instance;
 }
 
+Config config_of(const Settings& settings) {
+  Config config;
+  for (const auto& [name, value] : settings) config.set(name, value);
+  return config;
+}
+
+/// Returns a job of this process alone if there is no placement.
+Placement place_of(const Config& config) {
+  return find_placement(config, process_environment()).value_or(Placement());
+}
+
 nb::object start(const Settings& settings) {
   ProcessWorld& process = registry();
   if (process.context)
     throw InvalidArgument(
         "start: the world already exists; call shutdown() before making another world");
   ContextOptions options;
-  for (const auto& [name, value] : settings) options.config.set(name, value);
-  // Without a placement, the job consists of this process alone.
-  const Placement place =
-      find_placement(options.config, process_environment()).value_or(Placement());
+  options.config = config_of(settings);
+  const Placement place = place_of(options.config);
   options.rank = place.rank;
   options.size = place.size;
   options.metrics = python::shared_metrics(options.rank);
@@ -135,6 +144,9 @@ void bind_world(nb::module_& module) {
   using nb::literals::operator""_a;
   module.def("start", &start, "settings"_a,
              "Makes the world from resolved settings: connects to all other ranks.");
+  module.def(
+      "check_place", [](const Settings& settings) { place_of(config_of(settings)); }, "settings"_a,
+      "Raises InvalidArgument if resolved settings give no valid rank and size.");
   module.def("world", &world, "The group of all ranks, or None.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
   module.def("close_stores", &close_stores, "Closes the stores through which the ranks met.");

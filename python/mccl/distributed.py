@@ -17,6 +17,7 @@ import asyncio
 import atexit
 import contextlib
 import os
+import re
 import threading
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,13 @@ def init(
         return world
 
 
-def reconfigure(*, timeout: float | None = None) -> Group:
+def reconfigure(
+    *,
+    timeout: float | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+    root: str | None = None,
+) -> Group:
     """Leaves the job, meets all its ranks again, and returns the new group of all ranks.
 
     Brings processes into the job that were started in place of dead ranks. Every living rank must
@@ -126,12 +133,18 @@ def reconfigure(*, timeout: float | None = None) -> Group:
     same rank, size and root as the dead ones. Rank 0 may be among them. Blocks until all ranks
     have met. Pending calls and the earlier groups fail. Thread-safe.
 
+    The job changes its size if all ranks pass the new size. If the host of rank 0 is gone, all
+    ranks pass the address of another host, where the process with rank 0 then runs.
+
     Args:
         timeout: Maximum time to wait for all ranks, in seconds. Rank 0 takes up to 5 s more, in
             which it reports to the others why it gives up. None: the setting `connect_timeout`.
+        rank: New rank of this process. None: as before.
+        size: New number of ranks. None: as before.
+        root: New "host:port" of rank 0. None: as before.
 
     Raises:
-        InvalidArgument: The process is in no job, or the timeout is not positive.
+        InvalidArgument: The process is in no job, or a value is wrong.
         TimeoutError: Other ranks did not arrive in time. The process then has no world; a second
             call, or init(), tries again.
         PeerError: Another rank cannot be reached, has left or has given up. A second call tries
@@ -141,11 +154,20 @@ def reconfigure(*, timeout: float | None = None) -> Group:
         raise InvalidArgument(f"reconfigure: timeout: expected a positive number; found {timeout}")
     given = {} if timeout is None else {"connect_timeout": timeout}
     changes = _checked(given, call="reconfigure: timeout")
+    if root is not None and not re.fullmatch(r"\S+:\d{1,5}", root):
+        raise InvalidArgument(f"reconfigure: root: expected host:port; found {root!r}")
+    place = {"rank": rank, "world_size": size, "root": root}
+    place = _checked(
+        {name: value for name, value in place.items() if value is not None}, call="reconfigure"
+    )
     with _lock:
         if not _settings:
             raise InvalidArgument("reconfigure: this process is in no job; call init()")
+        resolved = {**_settings, **place, **changes}
+        _distributed.check_place(resolved)
         _distributed.shutdown()
-        return _distributed.start({**_settings, **changes})
+        _settings.update(place)
+        return _distributed.start(resolved)
 
 
 def is_initialized() -> bool:

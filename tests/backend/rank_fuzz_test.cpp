@@ -228,8 +228,9 @@ class Fuzzer {
     ControlMessage message;
     // Most messages are valid at any time, because an invalid one ends the connection.
     constexpr ControlKind kHarmless[] = {ControlKind::heartbeat, ControlKind::probe,
-                                         ControlKind::status, ControlKind::blocked};
-    message.kind = below(10) != 0 ? kHarmless[below(4)]
+                                         ControlKind::status, ControlKind::blocked,
+                                         ControlKind::enqueued};
+    message.kind = below(10) != 0 ? kHarmless[below(5)]
                                   : static_cast<ControlKind>(below(engine::kControlKindCount));
     message.key = {a_group(), static_cast<Purpose>(1 + below(2)),
                    static_cast<std::uint8_t>(below(3))};
@@ -241,7 +242,12 @@ class Fuzzer {
       message.failure = {
           engine::FailureKind::peer, std::string(below(3000), 'x'), {}, GroupRank(1)};
     }
-    if (below(3) == 0) message.blob = noise(below(100));
+    if (message.kind == ControlKind::status && below(50) != 0) {
+      const auto flag = [this] { return static_cast<std::byte>(below(2)); };
+      message.blob = {flag(), flag(), flag(), {}, {}, {}};
+    } else if (below(3) == 0) {
+      message.blob = noise(below(100));
+    }
     say(message);
   }
 

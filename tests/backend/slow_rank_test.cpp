@@ -139,7 +139,29 @@ TEST_P(SlowRank, IsNamedByAReceiver) {
     if (context.rank() == 0) context.world()->recv(buffer, 1, 7).wait();
   });
   const std::string lines = log_.lines_until({0}, "recv from rank 1 (tag 7, 10 f32)");
-  EXPECT_NE(lines.find(" s, and no message arrived"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(" s, and no matching message arrived"), std::string::npos) << lines;
+  go_.write_byte();
+  job.expect_good_end();
+}
+
+/// Rank 0 waits for a message of rank 1, which itself waits for a message of rank 2.
+TEST_P(SlowRank, IsNamedByAReceiverFromAnotherRank) {
+  Processes job = start([this](Context& context, const Processes::Say&) {
+    std::vector<float> data(10);
+    const Buffer buffer{data.data(), data.size(), DType::f32};
+    Group& world = *context.world();
+    if (context.rank() == 1) world.send(buffer, 0, 7).wait();
+    if (context.rank() == 2) go_.await_byte();
+    if (context.rank() == 2) world.send(buffer, 1, 7).wait();
+    if (context.rank() == 1) world.recv(buffer, 2, 7).wait();
+    if (context.rank() == 1) world.send(buffer, 0, 7).wait();
+    if (context.rank() == 0) world.recv(buffer, 1, 7).wait();
+    if (context.rank() == 0) world.recv(buffer, 1, 7).wait();
+  });
+  log_.lines_until({0},
+                   "no matching message arrived from rank 1, whose last message is number 1; this "
+                   "rank waits for rank 1 (which has called no collective of this group yet), "
+                   "which waits for rank 2");
   go_.write_byte();
   job.expect_good_end();
 }

@@ -1,6 +1,7 @@
 """Failures of jobs on the mpi backend: the engine names the rank and the calls."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,6 +96,60 @@ def test_a_rank_that_is_killed_is_named_by_the_others(mpi: str, tmp_path: Path):
         seconds, error = text.split(maxsplit=1)
         assert float(seconds) <= 1, text
         assert "rank 1 is gone" in error
+
+
+#: Kills a rank whose environment says so in the middle of MPI's creation of a communicator.
+SHIM = """
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int PMPI_Comm_create_group(void* all, void* group, int tag, void* made);
+int MPI_Comm_create_group(void* all, void* group, int tag, void* made) {
+  if (getenv("DIES")) kill(getpid(), SIGKILL);
+  return PMPI_Comm_create_group(all, group, tag, made);
+}
+"""
+LIBRARY_FILE = {"openmpi": "libmpi.so.40", "mpich": "libmpich.so.12"}
+DIES_MEANWHILE = """
+import os
+import sys
+import time
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+world.barrier()
+if world.rank == 1:
+    os.environ["DIES"] = "1"
+began = time.monotonic()
+try:
+    world.split(0)
+except dist.PeerError as error:
+    told = f"{time.monotonic() - began:.1f} {error}"
+try:
+    world.barrier()
+except dist.MCCLError as error:
+    told += f" | {error}"
+with open(f"{sys.argv[1]}/{world.rank}", "w") as file:
+    file.write(told)
+os._exit(0)
+"""
+
+
+@MPICH_IS_LONG
+def test_a_death_while_a_group_is_made_ends_the_wait(mpi: str, tmp_path: Path):
+    source, shim, told = tmp_path / "shim.c", tmp_path / "libshim.so", tmp_path / "told"
+    source.write_text(SHIM)
+    told.mkdir()
+    flags = ("-shared", "-fPIC", "-Wl,--no-as-needed", f"-l:{LIBRARY_FILE[mpi]}")
+    subprocess.run(["cc", source, "-o", shim, *flags], check=True)
+    words = (*LET_LIVE[mpi], *LIVES_ON, sys.executable, "-c", DIES_MEANWHILE, told)
+    done = mpirun(mpi, 3, *words, MPI_LIBNAME=str(shim))
+    texts = {file.name: file.read_text() for file in told.iterdir()}
+    assert sorted(texts) == ["0", "2"], done.stdout
+    for text in texts.values():
+        seconds, error = text.split(maxsplit=1)
+        assert float(seconds) <= 1, text
+        assert "cannot create group" in error and "rank 1 is gone" in error
+        assert "MPI is no longer used in this process" in error
 
 
 LATE = """

@@ -104,20 +104,28 @@ def shrink(*, timeout: float | None = None) -> mx.distributed.Group:
         return _replace(_world_to_change("shrink").shrink(timeout=timeout))
 
 
-def reconfigure(*, timeout: float | None = None) -> mx.distributed.Group:
+def reconfigure(
+    *,
+    timeout: float | None = None,
+    rank: int | None = None,
+    size: int | None = None,
+    root: str | None = None,
+) -> mx.distributed.Group:
     """Meets all ranks of backend `mccl` again, and returns the new group of all ranks.
 
     It replaces the group that `init(backend="mccl")` returned, which is also the default group if
     it was. Processes that were started in place of dead ranks call init(). If the ranks do not
     meet, the process has no group; a second call, or init(), tries again. See reconfigure() of
-    mccl.distributed.
+    mccl.distributed, also for the arguments.
     """
     from mccl import distributed
 
     with _registry.lock:
         _world_to_change("reconfigure")
         try:
-            return _replace(distributed.reconfigure(timeout=timeout))
+            return _replace(
+                distributed.reconfigure(timeout=timeout, rank=rank, size=size, root=root)
+            )
         except Exception:
             if not distributed.is_initialized():
                 _forget_groups()

@@ -232,8 +232,8 @@ std::string MpiProcess::failure() const {
 void MpiProcess::end_for_good(const std::string& reason) {
   note_trouble();
   end_use(
-      fmt::format("MPI is no longer used in this process, because it cannot cancel an abandoned "
-                  "call that uses the program's memory: {}",
+      fmt::format("MPI is no longer used in this process, because MPI cannot cancel a call that "
+                  "MCCL has abandoned: {}",
                   reason));
 }
 

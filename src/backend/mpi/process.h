@@ -58,8 +58,8 @@ class MpiProcess {
   }
   /// The reason why MPI must not be called any more; empty if it may be called.
   std::string failure() const;
-  /// Forbids all further MPI calls. Needed if MPI still has pointers to memory that the program is
-  /// about to reuse, because any MPI call may write to that memory.
+  /// Forbids all further MPI calls. Needed if a call never ends, and if MPI still has pointers to
+  /// memory that the program is about to reuse, because any MPI call may write to that memory.
   void end_for_good(const std::string& reason);
   /// Records a failure, after which another rank may never reach MPI_Finalize. When this process
   /// ends, it therefore waits for the other ranks only for a limited time.

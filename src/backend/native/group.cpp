@@ -55,7 +55,10 @@ void NativeGroup::carry_by_mpi(std::chrono::milliseconds patience) {
   if (size() == 1) return;
   std::vector<int> members;
   for (const WorldRank member : state_->membership().members) members.push_back(member.number());
+  // A group that is watched fails as soon as a member dies, even while no call is pending.
+  state_->watch_failure([](const engine::Failure&) {});
   auto carrier = mpi::make_carrier(*this, members, patience, engine_);
+  state_->watch_failure(nullptr);
   carrier_ = carrier.get();
   engine_->carry_by(state_, std::move(carrier));
 }

@@ -33,10 +33,11 @@ std::string describe(const Call& call) {
   switch (call.collective) {
     case Collective::send:
     case Collective::recv:
-      return fmt::format("{} {} {} (tag {}, {} {})", name,
+      return fmt::format("{} {} {} ({}tag {}, {} {})", name,
                          call.collective == Collective::send ? "to" : "from",
-                         call.peer < 0 ? "any rank" : fmt::format("rank {}", call.peer), call.tag,
-                         call.count, name_of(call.dtype));
+                         call.peer < 0 ? "any rank" : fmt::format("rank {}", call.peer),
+                         call.sequence == 0 ? "" : fmt::format("message {}, ", call.sequence),
+                         call.tag, call.count, name_of(call.dtype));
     case Collective::barrier:
       return fmt::format("{} #{}", name, call.sequence);
     case Collective::all_to_all:

@@ -23,7 +23,8 @@ struct Call {
   /// even all_to_all, it is the sum of all parts; for an all_to_all with counts, it is 0; for any
   /// other call, it is the number of elements in the buffer.
   std::uint64_t count = 0;
-  /// Number of the collective in its group, from 1; 0 for a point-to-point message.
+  /// Number of the collective in its group, from 1. For a point-to-point message, its number among
+  /// the messages from its sender to its receiver in the group, from 1; 0 while it is not known.
   std::uint64_t sequence = 0;
   /// Point to point only: the other rank (-1: any sender), and the tag of the message.
   std::int32_t peer = -1;
@@ -59,8 +60,8 @@ inline constexpr std::uint64_t kOwnCounts = 1;
 /// equal, because such a call does the same as a call without counts, whose Call::counts_hash is 0.
 std::uint64_t hash_of(std::span<const std::size_t> counts);
 
-/// Text for error messages and logs: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2 (tag 7,
-/// 1000 f32)".
+/// Text for error messages and logs: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2
+/// (message 3, tag 7, 1000 f32)".
 std::string describe(const Call& call);
 /// Describes a `call` that differs from `expected`. Returns describe(call). If describe() returns
 /// the same text for both calls, adds that the counts per rank differ.

@@ -15,7 +15,6 @@ Completions::Completions(std::shared_ptr<Metrics> metrics, FlightRecorder& recor
 
 void Completions::note(Operation& operation, FlightEntry::State state) noexcept {
   if (!counts()) return;
-  operation.flight.message = operation.message.number;
   FlightEntry entry = operation.flight_entry(state);
   entry.submitted = nanoseconds_of(operation.submitted);
   if (state != FlightEntry::queued) entry.started = nanoseconds_of(operation.started);
@@ -27,7 +26,6 @@ void Completions::finish(std::shared_ptr<Operation> operation, std::exception_pt
   if (counts()) {
     ended_calls_.add(*operation);
     const Clock::time_point now = Clock::now();
-    operation->flight.message = operation->message.number;
     FlightEntry entry = operation->flight_entry(error ? FlightEntry::failed : FlightEntry::done);
     entry.submitted = nanoseconds_of(operation->submitted);
     entry.started = nanoseconds_of(operation->started);

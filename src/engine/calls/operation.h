@@ -40,7 +40,6 @@ Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseco
 /// The data that the call's flight record needs and the request does not contain.
 struct FlightNote {
   std::uint64_t number = FlightRecorder::kNone;  ///< Number of the call's flight record.
-  std::uint64_t message = 0;                     ///< See MessageProgress::number.
   std::uint32_t group = 0;                       ///< Index of the group in the flight recorder.
   std::int32_t waits_for = -1;                   ///< Group rank that the call waits for; -1: none.
   std::uint8_t algorithm = 0;                    ///< Index of the algorithm in the flight recorder.
@@ -64,7 +63,7 @@ struct Task : Request {
   /// Returns the call's flight record, without its times.
   FlightEntry flight_entry(FlightEntry::State state) const {
     FlightEntry entry;
-    entry.sequence = is_collective(call) ? call.sequence : flight.message;
+    entry.sequence = call.sequence;
     entry.bytes = std::max(in.bytes(), out.bytes());
     entry.group = flight.group;
     entry.algorithm = flight.algorithm;
@@ -88,11 +87,10 @@ enum class AtOnce {
 
 /// Progress of a message. Used by Messages only.
 struct MessageProgress {
-  std::uint64_t number = 0;  ///< Number among the messages from its sender to its receiver, from 1.
-  std::uint64_t order = 0;   ///< Receives only: number among the group's receives, from 1.
-  std::size_t pieces = 0;    ///< Number of pieces; 0 until the receiver has granted the message.
-  std::size_t begun = 0;     ///< Number of pieces whose sending has begun.
-  std::size_t ended = 0;     ///< Number of pieces that have been sent or received in full.
+  std::uint64_t order = 0;  ///< Receives only: number among the group's receives, from 1.
+  std::size_t pieces = 0;   ///< Number of pieces; 0 until the receiver has granted the message.
+  std::size_t begun = 0;    ///< Number of pieces whose sending has begun.
+  std::size_t ended = 0;    ///< Number of pieces that have been sent or received in full.
   std::vector<bool> arriving = {};  ///< Per piece: true once its header has arrived.
 };
 

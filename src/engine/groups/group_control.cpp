@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -57,8 +58,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
     case ControlKind::probe:
       return answer_probe(peer, message);
     case ControlKind::status:
-      reported_[member] = {message.call, !message.blob.empty()};
-      return;
+      return hear_status(member, message);
     case ControlKind::window: {
       const WindowOffer offer = decode_window_offer(message.blob);
       check_window(peer, offer);
@@ -123,8 +123,37 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   }
   ControlMessage answer = about_group(ControlKind::status);
   answer.call = history_.last();
-  if (collective_runs()) answer.blob.emplace_back();  // The content of the byte has no meaning.
+  answer.blob = own_wait();
   around_.peers.send(peer, answer);
+}
+
+/// Returns two bytes and a rank: whether this rank's last collective has not ended, whether this
+/// rank waits for another member, and that member.
+transport::Blob GroupState::own_wait() const {
+  GroupRank other;
+  if (!calls_.empty()) {
+    const std::vector<GroupRank> members = missing();
+    if (!members.empty()) other = members.front();
+  } else if (!carrier_ && !messages_.pending().empty()) {
+    other = GroupRank(messages_.pending().front().call.peer);
+  }
+  const std::uint32_t number = static_cast<std::uint32_t>(std::max(other.number(), 0));
+  transport::Blob bytes = {std::byte{collective_runs()}, std::byte{other.valid()}};
+  const auto rank = std::as_bytes(std::span(&number, 1));
+  bytes.insert(bytes.end(), rank.begin(), rank.end());
+  return bytes;
+}
+
+void GroupState::hear_status(GroupRank member, const ControlMessage& status) {
+  std::uint32_t number = 0;
+  if (status.blob.size() != 2 + sizeof number) throw CorruptionError("its status is malformed");
+  std::memcpy(&number, &status.blob[2], sizeof number);
+  if (number >= membership_.members.size())
+    throw CorruptionError(fmt::format("it waits for rank {}, but the group has {} ranks", number,
+                                      membership_.size()));
+  const bool waits = status.blob[1] != std::byte{0};
+  reported_[member] = {status.call, status.blob[0] != std::byte{0},
+                       waits ? GroupRank(static_cast<int>(number)) : GroupRank(), Clock::now()};
 }
 
 /// Returns the digest of all calls up to and including the one with this sequence number, as the

@@ -284,6 +284,8 @@ class GroupState {
   void hear_enqueued(WorldRank peer, const Call& last);
   void compare_with_next(const Call& call);
   transport::Blob digest_of(std::uint64_t sequence) const;
+  transport::Blob own_wait() const;
+  void hear_status(GroupRank member, const ControlMessage& status);
   void release_window() noexcept;
 
   void send_vote(GroupRank to, const Vote& vote);
@@ -305,6 +307,7 @@ class GroupState {
   void note_missing(Operation& call) noexcept;
   std::string stuck_on(const Heartbeats* heart = nullptr) const;
   std::string member_text(GroupRank member, const Heartbeats* heart) const;
+  std::string why_late(const Operation& message, const Heartbeats* heart) const;
   const Call* first_call() const;
   void end_receives_from_any();
   GroupRank last_gone();
@@ -387,11 +390,6 @@ class GroupState {
       std::chrono::duration<double>(around_.config.warn_after));
   Wait collective_wait_;
   Wait message_wait_;
-  /// The answer of a member to a probe.
-  struct Reported {
-    Call last;           ///< Its last collective; its sequence number is 0 if there is none.
-    bool waits = false;  ///< True if that collective has not ended there.
-  };
   ByRank<GroupRank, std::optional<Reported>> reported_;
   std::uint64_t probed_ = 0;  ///< Sequence number of the call that the last probe was about.
 };

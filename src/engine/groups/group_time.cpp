@@ -38,10 +38,11 @@ void GroupState::watch_time(Clock::time_point now) {
 /// answers then arrive before the warning and the error, which contain them.
 Clock::duration GroupState::probe_after() const {
   Clock::duration after = kProbeAfter;
-  const Call* const call = first_call();
-  if (!call) return after;
+  const OperationList& calls =
+      calls_.empty() ? carrier_ ? carrier_->messages() : messages_.pending() : calls_;
+  if (calls.empty()) return after;
   if (warn_after_ != Clock::duration::zero()) after = std::min(after, warn_after_ / 2);
-  const Operation& first = calls_.empty() ? carrier_->messages().front() : calls_.front();
+  const Operation& first = calls.front();
   if (first.deadline == Clock::time_point::max()) return after;
   return std::min(after, (first.deadline - first.submitted) / 2);
 }
@@ -55,7 +56,7 @@ bool GroupState::end_late_messages(Clock::time_point now) {
         fmt::format("it timed out after {:.3g} s, ", seconds_between(late->submitted, now)),
         late->call, membership_.rank};
     failure.reason +=
-        carrier_ ? "and no matching message was transferred" : messages_.why_late(*late);
+        carrier_ ? "and no matching message was transferred" : why_late(*late, nullptr);
     std::shared_ptr<Operation> taken_back =
         carrier_ ? carrier_->cancel(*late) : messages_.cancel(*late);
     if (!taken_back && now < late->deadline) continue;
@@ -227,10 +228,12 @@ std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) c
     text += " (which has called no collective of this group yet)";
   } else if (reported) {
     const std::string last = describe(reported->last);
-    text += reported->waits
+    text += reported->is_in_it
                 ? fmt::format(" (which is in {})", last)
                 : fmt::format(" (which has called no collective of this group since {})", last);
   }
+  if (reported && reported->waits_for.valid() && !(reported->waits_for == membership_.rank))
+    text += fmt::format(", which waits for {}", membership_.name_of(reported->waits_for));
   return text;
 }
 
@@ -255,11 +258,22 @@ void GroupState::warn_of_waits(Clock::time_point now, const Heartbeats& heart) {
   if (messages.empty()) return;
   const Operation& oldest = messages.front();
   if (!message_wait_.is_due(now, std::max(oldest.submitted, last_progress_), warn_after_)) return;
-  std::string why = carrier_ ? "" : ", " + messages_.why_late(oldest);
-  const GroupRank peer(oldest.call.peer);
-  if (peer.valid() && heart.has_fallen_silent(membership_.members[peer]))
-    why += "; it waits for " + member_text(peer, &heart);
-  warn(oldest, message_wait_, why);
+  warn(oldest, message_wait_, carrier_ ? "" : ", " + why_late(oldest, &heart));
+}
+
+/// Returns a clause about a message that makes no progress, and about its peer if that peer is
+/// silent or, according to an answer since the last progress, waits for another member. `heart` as
+/// for stuck_on().
+std::string GroupState::why_late(const Operation& message, const Heartbeats* heart) const {
+  std::string why = messages_.why_late(message);
+  const GroupRank peer(message.call.peer);
+  if (!peer.valid()) return why;
+  const std::optional<Reported>& reported = reported_[peer];
+  if ((heart && heart->has_fallen_silent(membership_.members[peer])) ||
+      (reported && reported->heard > last_progress_ && reported->waits_for.valid() &&
+       !(reported->waits_for == membership_.rank)))
+    why += "; this rank waits for " + member_text(peer, heart);
+  return why;
 }
 
 void GroupState::note_waits(Clock::time_point now) {
@@ -304,7 +318,7 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
     status.pending.push_back({oldest.call, true,
                               seconds_between(std::max(oldest.submitted, last_progress_), now),
                               peer.valid() ? std::vector{peer} : std::vector<GroupRank>(),
-                              carrier_ ? "" : ", " + messages_.why_late(oldest)});
+                              carrier_ ? "" : ", " + why_late(oldest, &heart)});
   }
   status.more_pending -= status.pending.size();
   return status;

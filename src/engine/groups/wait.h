@@ -1,11 +1,21 @@
-// A call that makes no progress.
+// A call that makes no progress, and what a member reports about its own calls meanwhile.
 #pragma once
 
 #include <utility>
 
 #include "base/clock.h"
+#include "base/rank.h"
+#include "engine/calls/call.h"
 
 namespace mccl::engine {
+
+/// The answer of a member to a probe.
+struct Reported {
+  Call last;                 ///< Its last collective; its sequence is 0 if there is none.
+  bool is_in_it = false;     ///< True if that collective has not ended there.
+  GroupRank waits_for = {};  ///< A member that it waits for; invalid if there is none.
+  Clock::time_point heard = {};
+};
 
 struct Wait {
   Clock::time_point since;         ///< Time of the last progress.

@@ -50,8 +50,8 @@ void Messages::post_send(std::shared_ptr<Operation> operation) {
   Peer& peer = peers_[rank];
   const std::size_t bytes = send.in.bytes();
   Outgoing outgoing;
+  send.call.sequence = peer.next_number++;
   outgoing.frame.call = send.call;
-  send.message.number = outgoing.frame.call.sequence = peer.next_number++;
   if (bytes <= eager_bytes_ && peer.credit_used + bytes + kEagerOverhead <= kEagerCredit) {
     peer.credit_used += bytes + kEagerOverhead;
     outgoing.frame.kind = FrameKind::eager;
@@ -59,7 +59,7 @@ void Messages::post_send(std::shared_ptr<Operation> operation) {
     outgoing.operation = &send;
   } else {
     outgoing.frame.kind = FrameKind::request;
-    peer.awaiting_grant.emplace(send.message.number, &send);
+    peer.awaiting_grant.emplace(send.call.sequence, &send);
   }
   peer.announcements.push_back(outgoing);
 }
@@ -168,7 +168,7 @@ void Messages::check(const Call& receive, GroupRank source, const Frame& frame) 
 
 void Messages::grant(GroupRank source, const Frame& request, Operation& receive) {
   receive.received_from(source);
-  receive.message.number = request.call.sequence;
+  receive.call.sequence = request.call.sequence;
   receive.message.pieces = pieces_of(receive.out.bytes());
   Outgoing outgoing{.frame = {.kind = FrameKind::grant}};
   outgoing.frame.call.sequence = request.call.sequence;
@@ -183,7 +183,7 @@ void Messages::grant(GroupRank source, const Frame& request, Operation& receive)
 
 void Messages::deliver(const Unexpected& message, Operation& receive) {
   deliver(message.source, message.payload, receive);
-  receive.message.number = message.frame.call.sequence;
+  receive.call.sequence = message.frame.call.sequence;
   receive.received_from(message.source);
   finish(receive);
 }
@@ -232,10 +232,12 @@ std::string Messages::why_late(const Operation& late) const {
   const std::string peer =
       late.call.peer < 0 ? std::string("any rank") : fmt::format("rank {}", late.call.peer);
   if (receives) {
-    return late.message.number == 0 ? "and no message arrived from " + peer
-                                    : fmt::format("and its sender, {}, stopped sending", peer);
+    if (late.call.sequence != 0) return fmt::format("and its sender, {}, stopped sending", peer);
+    if (late.call.peer < 0) return "and no matching message arrived from any rank";
+    return fmt::format("and no matching message arrived from {}, whose last message is number {}",
+                       peer, peers_[GroupRank(late.call.peer)].next_announced - 1);
   }
-  if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.message.number)) {
+  if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.call.sequence)) {
     return fmt::format(
         "and its receiver, {}, has not posted a receive; until it does, at most {} bytes of "
         "messages may be in flight, and each message counts {} bytes more than its size",

@@ -32,7 +32,7 @@ AtOnce Messages::send_at_once(Task& task) {
     channel.lost = closed.what();
     return AtOnce::no;
   }
-  task.flight.message = peer.next_number++;
+  task.call.sequence = peer.next_number++;
   peer.credit_used += cost;
   if (whole) return AtOnce::whole;
   peer.lanes.front().writing = outgoing;
@@ -42,7 +42,7 @@ AtOnce Messages::send_at_once(Task& task) {
 
 void Messages::go_on_with(std::shared_ptr<Operation> send) noexcept {
   Peer& peer = peers_[GroupRank(send->call.peer)];
-  send->message.number = peer.next_number - 1;
+  send->call.sequence = peer.next_number - 1;
   peer.lanes.front().writing->operation = send.get();
   next_deadline_ = std::min(next_deadline_, send->deadline);
   pending_.push_back(std::move(send));
@@ -80,7 +80,7 @@ AtOnce Messages::receive_at_once(Task& task) {
   check(task.call, rank, frame);
   count_announcement(rank, peer, frame);
   deliver(rank, message->payload, task);
-  task.flight.message = frame.call.sequence;
+  task.call.sequence = frame.call.sequence;
   lane.consume_message(*message);
   ++peer.taken;
   note_ahead(peer);

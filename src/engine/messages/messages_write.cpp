@@ -84,7 +84,6 @@ Messages::Outgoing Messages::next_piece(Peer& peer) {
   Operation& send = *peer.granted.front();
   const std::size_t piece = send.message.begun++;
   Outgoing outgoing{.frame = {.kind = FrameKind::data, .call = send.call}};
-  outgoing.frame.call.sequence = send.message.number;
   outgoing.frame.message = static_cast<std::uint32_t>(piece);
   outgoing.payload = {static_cast<const std::byte*>(send.in.data) + piece * piece_bytes_,
                       piece_size(piece, send.in.bytes())};

@@ -33,8 +33,8 @@ enum class ControlKind : std::uint8_t {
   /// key.group, call, and, in a group with a carrier, a digest of this rank's calls (blob). Sent if
   /// this rank's call makes no progress and, in a group with a carrier, also at intervals.
   probe,
-  /// answer to a probe: key.group, and this rank's last collective (call; call.sequence is 0 if
-  /// there was none)
+  /// answer to a probe: key.group, this rank's last collective (call; call.sequence is 0 if there
+  /// was none), and what it waits for (blob; see GroupState::own_wait())
   status,
   /// this process gives up the peer, or, if failure.reason is empty, leaves the job: failure.reason
   goodbye,

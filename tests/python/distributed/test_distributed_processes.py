@@ -68,6 +68,46 @@ def test_a_replacement_joins_by_reconfigure(dead: int, sleeps: int):
     assert well(done) == [f"{rank} of 3 sum 3\n" for rank in range(3)]
 
 
+def test_a_job_grows_and_moves_to_another_address():
+    """Rank 0 of three dies, as if with its host, and three new processes join the other two."""
+    code = """
+        import os, signal
+        world = dist.init(connect_timeout=30)
+        world.barrier()
+        if world.rank == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                world.all_reduce(1)
+        except dist.PeerError:
+            pass
+        for wrong in ({"rank": 7}, {"size": 0}, {"size": 1}, {"root": "nowhere"}):
+            try:
+                dist.reconfigure(**wrong)
+                print("accepted", wrong)
+            except dist.InvalidArgument:
+                assert dist.init() is world
+        world = dist.reconfigure(rank=world.rank - 1, size=5, root="ROOT")
+        print(world.rank, "of", world.size, "sum", world.all_reduce(1))
+        world = dist.reconfigure()
+        print(world.rank, "of", world.size, "sum", world.all_reduce(1))
+    """
+    root = free_address()
+    joins = """
+        world = dist.init(connect_timeout=30)
+        print(world.rank, "of", world.size, "sum", world.all_reduce(1))
+        world = dist.reconfigure()
+        print(world.rank, "of", world.size, "sum", world.all_reduce(1))
+    """
+    first = {"MCCL_WORLD_SIZE": "3", "MCCL_ROOT": free_address()}
+    ranks = [start(code.replace("ROOT", root), MCCL_RANK=str(rank), **first) for rank in range(3)]
+    assert finish(ranks[0])[0] == -signal.SIGKILL
+    second = {"MCCL_WORLD_SIZE": "5", "MCCL_ROOT": root}
+    ranks = ranks[1:] + [start(joins, MCCL_RANK=str(rank), **second) for rank in (2, 3, 4)]
+    done = [finish(process) for process in ranks]
+    assert well(done) == [f"{rank} of 5 sum 5\n" * 2 for rank in range(5)]
+
+
 def test_reconfigure_without_a_job_or_with_a_bad_timeout_changes_nothing():
     code = """
         for timeout in (None, 0):
