@@ -1,4 +1,7 @@
-"""A rank that dies or stops while others wait for it on their GPUs: their calls end and name it."""
+"""A rank that others wait for on their GPUs dies, stops, is late or makes another call.
+
+The others' calls end and name it.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,16 @@ import torch
 #: Far above LIMIT_S, so that only the death, not the timeout, can end a wait.
 TIMEOUT_S = 300
 LIMIT_S = 60
+#: Values of `ends_by` for a rank that does not end.
+LATE, DIFFERS = 0, -1
+LATE_S = 5
 
 
 def rank_main(rank: int, size: int, store: str, backend: str, waits: bool, ends_by: int) -> None:
-    """One of `size` ranks. The last one sends itself a signal once all have met on their GPUs."""
+    """One of `size` ranks. The last one sends itself a signal once all wait on their GPUs.
+
+    If `ends_by` is LATE, it makes no call instead, and if it is DIFFERS, another one.
+    """
     from datetime import timedelta
 
     import torch.distributed as dist
@@ -31,7 +40,7 @@ def rank_main(rank: int, size: int, store: str, backend: str, waits: bool, ends_
         init_method=f"file://{store}",
         rank=rank,
         world_size=size,
-        timeout=timedelta(seconds=TIMEOUT_S),
+        timeout=timedelta(seconds=LATE_S if ends_by == LATE else TIMEOUT_S),
     )
     data = torch.ones(1 << 20, device="cuda")
     for _ in range(3):
@@ -40,7 +49,12 @@ def rank_main(rank: int, size: int, store: str, backend: str, waits: bool, ends_
     signals = dist.FileStore(f"{store}.signals", size)
     if rank == size - 1:
         signals.wait([f"{other} waits" for other in range(size - 1)])
-        os.kill(os.getpid(), ends_by)
+        if ends_by == LATE:
+            signals.wait([f"{other} was told" for other in range(size - 1)])
+            os._exit(0)
+        if ends_by > 0:
+            os.kill(os.getpid(), ends_by)
+        data = data[:7]
     work = dist.all_reduce(data, async_op=not waits)
     signals.set(f"{rank} waits", "1")
     if not waits:
@@ -56,6 +70,7 @@ def rank_main(rank: int, size: int, store: str, backend: str, waits: bool, ends_
         print("nothing was said", flush=True)
     except RuntimeError as error:
         print(f"the next call: {error}", flush=True)
+    signals.set(f"{rank} was told", "1")
 
 
 def use_gpus() -> None:
@@ -67,16 +82,9 @@ def use_gpus() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize("size", [2, *range(4, torch.cuda.device_count() + 1, 4)])
-@pytest.mark.parametrize(
-    ("ends_by", "waits"),
-    [(signal.SIGKILL, True), (signal.SIGKILL, False), (signal.SIGSTOP, False)],
-    ids=["dies-sync", "dies-async", "stops-async"],
-)
-@pytest.mark.parametrize("backend", sharing.WAYS)
-def test_a_rank_that_ends_is_named(backend, waits, ends_by, size):
+def run_ranks(backend: str, waits: bool, ends_by: int, size: int) -> list[str]:
+    """Returns the output of all ranks but the last, or of all if the last one does not end."""
     sharing.skip_what_needs_two_gpus(backend)
-    last = size - 1
     with tempfile.TemporaryDirectory() as folder:
         common = [str(size), f"{folder}/store", backend, str(int(waits)), str(int(ends_by))]
         ranks = [
@@ -88,17 +96,54 @@ def test_a_rank_that_ends_is_named(backend, waits, ends_by, size):
             for rank in range(size)
         ]  # fmt: skip
         try:
-            all_said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks[:-1]]
+            told = ranks if ends_by == DIFFERS else ranks[:-1]
+            return [rank.communicate(timeout=LIMIT_S)[0] for rank in told]
         finally:
             for rank in ranks:
                 rank.kill()
                 rank.wait()
-    for said in all_said:
+
+
+SIZES = pytest.mark.parametrize("size", [2, *range(4, torch.cuda.device_count() + 1, 4)])
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("ends_by", "waits"),
+    [(signal.SIGKILL, True), (signal.SIGKILL, False), (signal.SIGSTOP, False)],
+    ids=["dies-sync", "dies-async", "stops-async"],
+)
+@pytest.mark.parametrize("backend", sharing.WAYS)
+def test_a_rank_that_ends_is_named(backend, waits, ends_by, size):
+    last = size - 1
+    for said in run_ranks(backend, waits, ends_by, size):
         assert "the GPU is free" in said, said
         assert "the next call: " in said, said
         assert f"rank {last} " in said.split("the next call: ")[1], said
         if not waits:
             assert f"rank {last} " in said.split("the GPU is free")[0], said
+    use_gpus()
+
+
+@SIZES
+@pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize("backend", ["cuda", "nccl"])
+def test_a_late_rank_is_named(backend, waits, size):
+    for said in run_ranks(backend, waits, LATE, size):
+        assert "the GPU is free" in said, said
+        error = said.split("the next call: " if waits else "the wait: ")[1]
+        assert f"rank {size - 1}" in error, said
+
+
+@SIZES
+@pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize("backend", ["cuda", "nccl"])
+def test_calls_that_differ_are_named(backend, waits, size):
+    for said in run_ranks(backend, waits, DIFFERS, size):
+        assert "the GPU is free" in said, said
+        error = said.split("the next call: ")[1]
+        assert "all_reduce #4 (sum of 7 f32)" in error, said
+        assert "all_reduce #4 (sum of 1048576 f32)" in error, said
     use_gpus()
 
 
