@@ -138,9 +138,10 @@ transport::Blob GroupState::own_wait() const {
     other = GroupRank(messages_.pending().front().call.peer);
   }
   const std::uint32_t number = static_cast<std::uint32_t>(std::max(other.number(), 0));
-  transport::Blob bytes = {std::byte{collective_runs()}, std::byte{other.valid()}};
-  const auto rank = std::as_bytes(std::span(&number, 1));
-  bytes.insert(bytes.end(), rank.begin(), rank.end());
+  transport::Blob bytes(2 + sizeof number);
+  bytes[0] = std::byte{collective_runs()};
+  bytes[1] = std::byte{other.valid()};
+  std::memcpy(&bytes[2], &number, sizeof number);
   return bytes;
 }
 
