@@ -275,8 +275,11 @@ void Engine::help(detail::WorkState& work, Clock::time_point deadline) {
 }
 
 void Engine::abort(const std::shared_ptr<GroupState>& group, const std::string& reason) {
-  const GroupRank rank = group->membership().rank;
-  if (!group->mark_failed(aborted("rank {} aborted the group: {}", rank, reason))) return;
+  fail(group, aborted("rank {} aborted the group: {}", group->membership().rank, reason));
+}
+
+void Engine::fail(const std::shared_ptr<GroupState>& group, Failure failure) {
+  if (!group->mark_failed(std::move(failure))) return;
   inbox_.abort(group);
   driver_.wake();
 }

@@ -172,8 +172,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   /// Records, in the flight recorder, a collective that a GPU is about to carry out without the
   /// host. `algorithm` is its algorithm, a text that is never freed. Called from any thread.
-  void record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
-                       const CallSite* site) noexcept;
+  void record_enqueued(GroupState& group, const Request& request,
+                       std::string_view algorithm) noexcept;
 
   /// Announces to rank 0 that this rank has read everything that it needs from the store. Rank 0's
   /// shutdown waits for this announcement from every living rank, for a few seconds at most.
@@ -186,6 +186,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void help(detail::WorkState& work, Clock::time_point deadline) override;
 
   void abort(const std::shared_ptr<GroupState>& group, const std::string& reason);
+  /// Fails the group on all its members, soon. No-op if it has failed already.
+  void fail(const std::shared_ptr<GroupState>& group, Failure failure);
 
   /// Sends goodbye to the peers, fails pending calls and ends the progress thread. Only the first
   /// call of shutdown() has an effect. A callback may call shutdown(), even on the progress thread,

@@ -157,13 +157,13 @@ void Engine::end_at_once(std::span<const std::shared_ptr<Operation>> messages) n
   completions_.run(std::move(ended));
 }
 
-void Engine::record_enqueued(GroupState& group, const Request& request, std::string_view algorithm,
-                             const CallSite* site) noexcept {
+void Engine::record_enqueued(GroupState& group, const Request& request,
+                             std::string_view algorithm) noexcept {
   if (abandoned_) return;
   if (const std::unique_lock lock = driver_.lock_for_caller(driver_.spin()))
-    return group.record_enqueued(request, algorithm, site);
+    return group.record_enqueued(request, algorithm);
   if (const WayGuard way(driver_, Clock::now() + kLongestSpin); way)
-    group.record_enqueued(request, algorithm, site);
+    group.record_enqueued(request, algorithm);
 }
 
 /// Called with the progress lock held. Lets the driver continue a call that has begun. If memory

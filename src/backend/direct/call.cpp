@@ -7,6 +7,12 @@
 #include "mccl/error.h"
 
 namespace mccl::direct {
+namespace {
+
+constexpr const char* kNotEnqueued =
+    ": a rank has not made the call, or made it with data outside GPU memory";
+
+}
 
 std::string DirectCall::description() const {
   return fmt::format("{} on rank {} ({})", describe(call_), group_->membership().rank,
@@ -20,22 +26,25 @@ std::exception_ptr DirectCall::failure_of_group() const {
 }
 
 /// Aborts the path and returns an error if the group or the path has failed, or the deadline has
-/// passed. Otherwise returns null.
+/// passed, which fails the group. Otherwise returns null.
 std::exception_ptr DirectCall::failure() {
-  if (std::exception_ptr error = failure_of_group()) {
-    path_->abort();
-    return error;
+  const bool is_late = Clock::now() >= deadline_;
+  std::exception_ptr error = failure_of_group();
+  const std::string reason = error ? std::string() : path_->failure();
+  if (!error && reason.empty() && !is_late) return nullptr;
+  if (!error && !reason.empty()) {
+    error = std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
+  } else if (!error) {
+    const std::string late = group_->late_for(call_.sequence);
+    engine_->fail(group_, {engine::FailureKind::timeout,
+                           fmt::format("it timed out after {:.3g} s{}",
+                                       seconds_between(submitted_, Clock::now()),
+                                       late.empty() ? kNotEnqueued : late),
+                           call_, group_->membership().rank});
+    error = failure_of_group();
   }
-  if (const std::string reason = path_->failure(); !reason.empty()) {
-    path_->abort();
-    return std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
-  }
-  if (Clock::now() < deadline_) return nullptr;
   path_->abort();
-  const std::string late = group_->late_for(call_.sequence);
-  return std::make_exception_ptr(TimeoutError(fmt::format(
-      "{} timed out{}: a rank has not made the call, or made it with data outside GPU memory",
-      description(), late)));
+  return error;
 }
 
 bool DirectCall::try_finish() {

@@ -9,7 +9,7 @@
 #include "backend/staged/poll_backoff.h"
 #include "base/clock.h"
 #include "base/work_state.h"
-#include "engine/groups/group_state.h"
+#include "engine/engine.h"
 
 namespace mccl::direct {
 
@@ -17,11 +17,14 @@ namespace mccl::direct {
 class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
   /// `group` is the group that `path` belongs to.
-  DirectCall(std::shared_ptr<Path> path, std::shared_ptr<engine::GroupState> group,
+  DirectCall(std::shared_ptr<Path> path, std::shared_ptr<engine::Engine> engine,
+             std::shared_ptr<engine::GroupState> group, Clock::time_point submitted,
              Clock::time_point deadline)
       : path_(std::move(path)),
         queue_(*path_->queue()),
+        engine_(std::move(engine)),
         group_(std::move(group)),
+        submitted_(submitted),
         deadline_(deadline) {}
 
   /// Sets the call's number in the path's queue, and the call as EnqueuedCalls has recorded it.
@@ -44,7 +47,9 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
 
   const std::shared_ptr<Path> path_;
   device::SerialQueue& queue_;
+  const std::shared_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> group_;
+  const Clock::time_point submitted_;
   device::Word number_{};
   engine::Call call_;
   const Clock::time_point deadline_;

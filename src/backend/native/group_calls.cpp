@@ -102,10 +102,11 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   const Clock::time_point deadline = engine::deadline_after(now, timeout_of(options));
   // Called without the queue's lock, because it may wait for the engine's progress lock.
   const auto record = [&] {
-    Request numbered = request;
-    numbered.call = state_->enqueued().record(request.call, now, deadline);
-    engine_->record_enqueued(*state_, numbered, way.algorithm(), options.site);
-    return numbered.call;
+    Request recorded = request;
+    if (options.site) recorded.call.site = options.site->number;
+    recorded.call = state_->enqueued().record(recorded.call, now, deadline);
+    engine_->record_enqueued(*state_, recorded, way.algorithm());
+    return recorded.call;
   };
   if (options.caller_waits || is_captured) {
     queue.run_on(options.stream, options.stream_may_go, enqueue);
@@ -114,7 +115,7 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   }
   // The DirectCall must exist before the kernel starts: once the kernel uses the caller's memory,
   // nothing may fail.
-  const auto call = std::make_shared<direct::DirectCall>(path_, state_, deadline);
+  const auto call = std::make_shared<direct::DirectCall>(path_, engine_, state_, now, deadline);
   const device::Word number = queue.run_beside(options.stream, enqueue);
   call->wait_for(number, record());
   ordered_calls().look_after(call);

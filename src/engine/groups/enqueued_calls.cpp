@@ -42,9 +42,7 @@ std::optional<EnqueuedCalls::Missed> EnqueuedCalls::missed() const {
   if (first++ == last_) return {};
   const std::uint64_t oldest = last_ < kKept ? 1 : last_ - kKept + 1;
   const Kept& kept = kept_[std::max(first, oldest) % kKept];
-  Missed missed{kept.call, kept.since, kept.deadline, {}};
-  missed.members = members_before(first);
-  return missed;
+  return Missed{kept.call, kept.since, kept.deadline, members_before(kept.call.sequence)};
 }
 
 std::vector<GroupRank> EnqueuedCalls::late_for(std::uint64_t sequence) const {

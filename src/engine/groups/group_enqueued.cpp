@@ -17,8 +17,7 @@ constexpr std::chrono::seconds kAnnounceAgain{1};
 
 /// The flight record lists these collectives under a separate group, because they are numbered
 /// separately.
-void GroupState::record_enqueued(const Request& request, std::string_view algorithm,
-                                 const CallSite* site) noexcept {
+void GroupState::record_enqueued(const Request& request, std::string_view algorithm) noexcept {
   FlightRecorder& recorder = around_.completions.recorder();
   try {
     if (!device_flight_group_) {
@@ -28,7 +27,6 @@ void GroupState::record_enqueued(const Request& request, std::string_view algori
     }
     Task task;
     static_cast<Request&>(task) = request;
-    if (site) task.call.site = site->number;
     task.flight.group = *device_flight_group_;
     task.flight.algorithm = recorder.index_of(algorithm);
     FlightEntry entry = task.flight_entry(FlightEntry::enqueued);

@@ -193,8 +193,7 @@ class GroupState {
   /// Thread-safe.
   EnqueuedCalls& enqueued() { return enqueued_; }
   /// Adds such a collective to the flight recorder.
-  void record_enqueued(const Request& request, std::string_view algorithm,
-                       const CallSite* site) noexcept;
+  void record_enqueued(const Request& request, std::string_view algorithm) noexcept;
   /// Announces this rank's last collective on its GPU, if the members do not know it yet, and warns
   /// of members that are late. Fails the group after the call's timeout. Called at every heartbeat.
   void watch_enqueued(Clock::time_point now, const Heartbeats& heart);
