@@ -222,7 +222,9 @@ TEST_F(DirectCalls, AFailureNamesTheCallAndTheCause) {
 
 TEST_F(DirectCalls, CallsBehindOneThatTimedOutHaveNoResult) {
   run_ranks(1, [this](Context& context) {
-    Group& group = group_of(context);
+    const auto other = context.group("other", {0}, std::chrono::seconds(30));
+    auto& group = dynamic_cast<native::NativeGroup&>(*other);
+    group.use(path_);
     DeviceDouble::Queue stream(*device_);
     const Buffer data = ones(stream);
     path_->hold_calls();
@@ -271,8 +273,9 @@ TEST_F(DirectCalls, AnAbortOfAnotherRankEndsRunningCalls) {
   });
 }
 
-/// Runs two ranks whose calls on devices never end by themselves. Rank 1 calls `of_rank_1`, which
-/// may do less than rank 0, and then waits until rank 0 has failed. Returns the errors of both.
+/// Runs two ranks, which make one call. Their later calls on devices do not end by themselves:
+/// those of `of_rank_0` and `of_rank_1`. Then each rank waits for the failure of the group. Returns
+/// the errors of both.
 std::vector<std::string> run_held_calls(
     const std::shared_ptr<DeviceDouble>& device,
     const std::function<void(Group&, Buffer, const CallOptions&)>& of_rank_0,
@@ -281,12 +284,13 @@ std::vector<std::string> run_held_calls(
       2,
       [&](Context& context) {
         const auto path = std::make_shared<PathDouble>(device);
-        path->hold_calls();
         auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
         group.use(path);
         DeviceDouble::Queue stream(*device);
         const auto memory = device->allocate(kCount * sizeof(float));
         const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
+        group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
+        path->hold_calls();
         try {
           (context.rank() == 0 ? of_rank_0 : of_rank_1)(group, data, {.stream = &stream});
           while (group.failure().empty()) std::this_thread::yield();
@@ -313,7 +317,6 @@ TEST_F(DirectCalls, CallsThatDifferFailOnAllRanks) {
     return [count](Group& group, Buffer data, CallOptions options) {
       options.caller_waits = true;
       options.site = call_site("train.py:" + std::to_string(count));
-      group.all_reduce(data, data, ReduceKind::sum, options);
       data.count = count;
       group.all_reduce(data, data, ReduceKind::sum, options);
     };
@@ -332,13 +335,9 @@ TEST_F(DirectCalls, ALateRankIsNamedBeforeAndByTheTimeout) {
         [=](Group& group, Buffer data, CallOptions options) {
           options.timeout = std::chrono::seconds(1);
           options.caller_waits = !waits_on_the_host;
-          group.all_reduce(data, data, ReduceKind::sum, options);
           group.all_reduce(data, data, ReduceKind::sum, options).wait();
         },
-        [](Group& group, Buffer data, CallOptions options) {
-          options.caller_waits = true;
-          group.all_reduce(data, data, ReduceKind::sum, options);
-        });
+        [](Group&, Buffer, const CallOptions&) {});
     const std::string late =
         "waiting for rank 1 (which has called no collective of this group on GPU memory since "
         "all_reduce #1 (sum of 100 f32))";
