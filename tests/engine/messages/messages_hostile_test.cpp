@@ -221,7 +221,7 @@ class HostilePieces : public HostileMessages {
 TEST_F(HostilePieces, ARepeatedPiece) {
   peer_.send(piece(1, kTotal, 0), bytes(kPieceBytes));
   peer_.send(piece(1, kTotal, 0), bytes(kPieceBytes));
-  expect_refusal("piece 0 for recv from rank 1 (tag 1, 524388 u8) twice");
+  expect_refusal("piece 0 for recv from rank 1 (message 1, tag 1, 524388 u8) twice");
 }
 
 /// Neither copy of the piece is complete when the other begins.
