@@ -98,14 +98,21 @@ def test_a_rank_that_is_killed_is_named_by_the_others(mpi: str, tmp_path: Path):
         assert "rank 1 is gone" in error
 
 
-#: Kills a rank whose environment says so in the middle of MPI's creation of a communicator.
+#: Kills a rank in the middle of MPI's creation of a communicator, once the others are in it. The
+#: environment says which files a rank makes, and for which files it waits.
 SHIM = """
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 int PMPI_Comm_create_group(void* all, void* group, int tag, void* made);
 int MPI_Comm_create_group(void* all, void* group, int tag, void* made) {
-  if (getenv("DIES")) kill(getpid(), SIGKILL);
+  const char *own = getenv("OWN_FILE"), *first = getenv("FIRST_FILE"), *other = getenv("OTHER_FILE");
+  if (own) close(open(own, O_CREAT | O_WRONLY, 0600));
+  if (first) {
+    while (access(first, F_OK) || access(other, F_OK)) usleep(1000);
+    kill(getpid(), SIGKILL);
+  }
   return PMPI_Comm_create_group(all, group, tag, made);
 }
 """
@@ -118,7 +125,9 @@ import mccl.distributed as dist
 world = dist.init(backend="mpi")
 world.barrier()
 if world.rank == 1:
-    os.environ["DIES"] = "1"
+    os.environ |= {"FIRST_FILE": sys.argv[1] + "-0", "OTHER_FILE": sys.argv[1] + "-2"}
+else:
+    os.environ["OWN_FILE"] = f"{sys.argv[1]}-{world.rank}"
 began = time.monotonic()
 try:
     world.split(0)
