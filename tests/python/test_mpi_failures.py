@@ -107,7 +107,8 @@ SHIM = """
 #include <unistd.h>
 int PMPI_Comm_create_group(void* all, void* group, int tag, void* made);
 int MPI_Comm_create_group(void* all, void* group, int tag, void* made) {
-  const char *own = getenv("OWN_FILE"), *first = getenv("FIRST_FILE"), *other = getenv("OTHER_FILE");
+  const char *own = getenv("OWN_FILE"), *first = getenv("FIRST_FILE");
+  const char* other = getenv("OTHER_FILE");
   if (own) close(open(own, O_CREAT | O_WRONLY, 0600));
   if (first) {
     while (access(first, F_OK) || access(other, F_OK)) usleep(1000);

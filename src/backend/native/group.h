@@ -59,7 +59,10 @@ class NativeGroup final : public Group {
   void set_up(std::shared_ptr<const GroupSetup> setup);
   /// Sets the device path. Collectives that the path supports (see Path::way_for) use it, except in
   /// batches. Must be called before the first call.
-  void use(std::shared_ptr<direct::Path> path) { path_ = std::move(path); }
+  void use(std::shared_ptr<direct::Path> path) {
+    path_ = std::move(path);
+    state_->enqueued().reserve();
+  }
   /// Sets the object through which the group warns that calls on GPU memory ignore its compression.
   /// Must be called before the first call.
   void use(std::shared_ptr<direct::Notices> notices) { notices_ = std::move(notices); }

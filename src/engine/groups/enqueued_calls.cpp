@@ -20,15 +20,15 @@ bool EnqueuedCalls::has_news() const {
 Call EnqueuedCalls::announce() {
   const std::lock_guard lock(mutex_);
   announced_ = last_;
-  return kept_[last_ % kKept].call;
+  return last_ == 0 ? Call() : kept_[last_ % kKept].call;
 }
 
 std::optional<Call> EnqueuedCalls::hear(GroupRank member, const Call& last) {
   const std::lock_guard lock(mutex_);
   reached_[member] = last;
+  if (last.sequence == 0 || last.sequence > last_) return {};
   const Call& own = kept_[last.sequence % kKept].call;
-  if (last.sequence == 0 || own.sequence != last.sequence || own.matches(last)) return {};
-  return own;
+  return own.sequence == last.sequence && !own.matches(last) ? std::optional(own) : std::nullopt;
 }
 
 /// A collective that is no longer kept counts as enqueued at the time of the oldest one that is.

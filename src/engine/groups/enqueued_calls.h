@@ -2,7 +2,6 @@
 // far the other members have come.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -23,8 +22,10 @@ class EnqueuedCalls {
  public:
   EnqueuedCalls(std::size_t members, GroupRank self) : reached_(members), self_(self) {}
 
+  /// Reserves memory for calls. Must be called before record().
+  void reserve() { kept_.resize(kKept); }
   /// Records this rank's next collective, which must be enqueued on all members by `deadline`.
-  /// Returns it with its number.
+  /// Returns it with its number. Allocates no memory.
   Call record(Call call, Clock::time_point now, Clock::time_point deadline);
 
   /// True if this rank has recorded a collective since the last call of announce().
@@ -63,7 +64,7 @@ class EnqueuedCalls {
   std::vector<GroupRank> members_before(std::uint64_t sequence) const;
 
   mutable std::mutex mutex_;         // guards the following members
-  std::array<Kept, kKept> kept_{};   // indexed by the number modulo kKept
+  std::vector<Kept> kept_;           // indexed by the number modulo kKept
   ByRank<GroupRank, Call> reached_;  // the last collective that each member has announced
   std::uint64_t last_ = 0;           // number of this rank's last collective
   std::uint64_t announced_ = 0;      // number of the last collective that was announced

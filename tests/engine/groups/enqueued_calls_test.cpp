@@ -15,6 +15,7 @@ Call call_of(std::uint64_t count) {
 
 class EnqueuedCallsOfThree : public ::testing::Test {
  protected:
+  EnqueuedCallsOfThree() { calls_.reserve(); }
   void record(std::uint64_t count, int second) {
     calls_.record(call_of(count), kStart + seconds(second), kStart + seconds(second + 10));
   }
