@@ -230,7 +230,8 @@ class GroupState {
       std::vector<GroupRank> waits_for = {};
       std::string why = {};  ///< A clause about the wait; may be empty.
     };
-    /// The first pending collective, and the oldest pending message.
+    /// The first pending collective, the oldest pending message, and the first collective on GPU
+    /// memory that some members have not enqueued.
     std::vector<Pending> pending = {};
     std::size_t more_pending = 0;  ///< Number of other pending calls.
     Call last = {};                ///< The last collective; its sequence is 0 if none started.

@@ -321,6 +321,12 @@ GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& h
                               carrier_ ? "" : ", " + why_late(oldest, &heart)});
   }
   status.more_pending -= status.pending.size();
+  const std::optional<EnqueuedCalls::Missed> missed = enqueued_.missed();
+  std::string why = missed ? late_for(missed->call.sequence, &heart) : std::string();
+  if (!why.empty()) {
+    status.pending.push_back(
+        {missed->call, true, seconds_between(missed->since, now), missed->members, std::move(why)});
+  }
   return status;
 }
 
