@@ -22,8 +22,9 @@ namespace mccl::transport {
 /// How the engine learned that a peer is lost. `reported`: a report arrived that the peer's process
 /// has ended, so the peer's operating system closes the links immediately or soon. `silence`: no
 /// sign of life arrived from the peer within the time limit; the peer's links may stay open for
-/// much longer.
-enum class Loss { reported, silence };
+/// much longer. `left`: the peer's process lives, but has destroyed the link's group. It closes the
+/// link once this rank has received everything, so until then a broken connection is replaced.
+enum class Loss { reported, silence, left };
 
 class LinkClosed : public PeerError {
  public:

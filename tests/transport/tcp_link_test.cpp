@@ -143,6 +143,32 @@ struct NoRepairer : tcp::Repairer {
   void forget(const tcp::TcpLink&) noexcept override {}
 };
 
+/// The message that a peer has destroyed its group may arrive before the last data of that group,
+/// if the connection that carries the data breaks.
+TEST(TcpLink, IsRepairedAlsoIfThePeerHasDestroyedItsGroup) {
+  struct Counting : NoRepairer {
+    bool begin(tcp::TcpLink&, const std::string&) noexcept override { return ++begun > 0; }
+    int begun = 0;
+  };
+  for (const Loss loss : {Loss::left, Loss::reported}) {
+    auto [near, far] = connected_sockets("127.0.0.1");
+    const auto repairer = std::make_shared<Counting>();
+    tcp::TcpLink link(std::move(near), "rank 1", {.repairer = repairer});
+    link.lose_peer(loss);
+    { const tcp::Socket closed = std::move(far); }
+    std::array<std::byte, 1> byte{};
+    const auto read = [&] {
+      while (repairer->begun == 0 && link.read(byte) == 0) std::this_thread::yield();
+    };
+    if (loss == Loss::left) {
+      EXPECT_NO_THROW(read());
+    } else {
+      EXPECT_THROW(read(), LinkClosed);
+    }
+    EXPECT_EQ(repairer->begun, loss == Loss::left ? 1 : 0);
+  }
+}
+
 /// A relay may lose bytes that its host has acknowledged.
 TEST(TcpLink, ARelayedLinkSendsAgainWhatThePeerHasNotReceived) {
   auto [near, relay] = connected_sockets("127.0.0.1");

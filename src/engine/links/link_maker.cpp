@@ -96,7 +96,8 @@ void LinkMaker::hear(WorldRank peer, Channels& channels, const ControlMessage& m
     case ControlKind::declined:
       return declined(peer, channels, message);
     case ControlKind::closed:
-      return channels.lose(channels.group().rank_of(peer), "it has destroyed this group");
+      return channels.lose(channels.group().rank_of(peer), "it has destroyed this group",
+                           transport::Loss::left);
     default:
       return;
   }

@@ -172,6 +172,7 @@ std::size_t RdmaLink::unsent() const {
 }
 
 void RdmaLink::lose_peer(Loss loss) {
+  if (loss == Loss::left) return;
   const Clock::time_point now = Clock::now();
   lost_at_ = std::min(lost_at_, loss == Loss::silence ? now : now + kLastWords);
 }

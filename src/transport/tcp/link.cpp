@@ -279,6 +279,7 @@ std::optional<Clock::duration> TcpLink::unacknowledged_for() const {
 }
 
 void TcpLink::lose_peer(Loss loss) {
+  if (loss == Loss::left) return;
   options_.report_end_after = {};
   report_end_at_ = {};
   if (options_.repairer) stop_repairs();
