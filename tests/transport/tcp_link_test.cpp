@@ -155,7 +155,9 @@ TEST(TcpLink, IsRepairedAlsoIfThePeerHasDestroyedItsGroup) {
     const auto repairer = std::make_shared<Counting>();
     tcp::TcpLink link(std::move(near), "rank 1", {.repairer = repairer});
     link.lose_peer(loss);
-    { const tcp::Socket closed = std::move(far); }
+    const linger none{.l_onoff = 1, .l_linger = 0};  // closes by a reset
+    ASSERT_EQ(::setsockopt(far.descriptor(), SOL_SOCKET, SO_LINGER, &none, sizeof none), 0);
+    { const tcp::Socket reset = std::move(far); }
     std::array<std::byte, 1> byte{};
     const auto read = [&] {
       while (repairer->begun == 0 && link.read(byte) == 0) std::this_thread::yield();
