@@ -33,7 +33,7 @@ constexpr int kMostEmptyRecords = 32;
 /// The sender, and a model of what a receiver must make of its records.
 class Peer {
  public:
-  explicit Peer(CipherSuite suite) : keys_(RecordKeys::Use::seal, suite, {}) {}
+  Peer() : keys_(RecordKeys::Use::seal, {}) {}
 
   /// Performs a step. Returns false if the step is not one of the peer's.
   bool perform(RecordStep step, Input& input) {
@@ -155,8 +155,7 @@ class Peer {
 /// The receiving end.
 class Receiver {
  public:
-  explicit Receiver(std::size_t flags)
-      : reader_(suite_of(flags), TrafficSecret{}, make_sockets(ends_)) {
+  explicit Receiver(std::size_t flags) : reader_(TrafficSecret{}, make_sockets(ends_)) {
     if (flags & mccl::fuzz::kWithThreads) {
       // All inputs share the thread, because making it would dominate the run time.
       static CipherThreads threads(1);
@@ -164,11 +163,6 @@ class Receiver {
       threads_ = &threads;
     }
     reader_.read_single_records(flags & mccl::fuzz::kSingleRecords);
-  }
-
-  static CipherSuite suite_of(std::size_t flags) {
-    return flags & mccl::fuzz::kWithChaCha ? CipherSuite::chacha20_poly1305
-                                           : CipherSuite::aes_128_gcm;
   }
 
   /// Delivers up to `most` bytes of `wire`. Returns false if none were delivered.
@@ -219,7 +213,7 @@ class Receiver {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   const std::size_t flags = input.byte();
-  Peer peer(Receiver::suite_of(flags));
+  Peer peer;
   Receiver receiver(flags);
   std::size_t written = 0;
   while (!input.empty() && written < kMostWritten) {

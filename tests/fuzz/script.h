@@ -54,7 +54,6 @@ inline constexpr int kRecordSteps = 8;
 
 /// Bits of the first byte in record_reader_fuzz.cpp.
 inline constexpr int kWithThreads = 1;
-inline constexpr int kWithChaCha = 2;
 inline constexpr int kSingleRecords = 4;
 
 }  // namespace mccl::fuzz

@@ -30,8 +30,7 @@ void write_records(const Corpus& corpus) {
   const Bytes some = data(100) + data(16384) + data(0) + data(5000) + data(1);
   for (const auto& [name, flags] :
        {std::pair("plain", 0), std::pair("threads", kWithThreads),
-        std::pair("cha_cha", kWithChaCha), std::pair("single", kSingleRecords),
-        std::pair("threads_single", 5)}) {
+        std::pair("single", kSingleRecords), std::pair("threads_single", 5)}) {
     const Bytes first = one(flags);
     const auto add = [&](std::string_view what, const Bytes& script) {
       corpus.add(std::string(name) + "_" + std::string(what), first + script);

@@ -36,12 +36,12 @@ class Reading : public ::testing::Test {
   }
 
   Descriptor ends_[2];
-  RecordKeys seals_{RecordKeys::Use::seal, CipherSuite::aes_128_gcm, {}};
+  RecordKeys seals_{RecordKeys::Use::seal, {}};
   std::uint64_t number_ = 0;
 };
 
 TEST_F(Reading, ValidRecordsBeforeAnInvalidOneAreReceived) {
-  RecordReader reader(CipherSuite::aes_128_gcm, {}, ends_[0].get());
+  RecordReader reader({}, ends_[0].get());
   for (const std::size_t bytes : {10, 20, 30}) send_record(bytes);
   send(Bytes(5, std::byte{'?'}));
   send_record(40);

@@ -12,9 +12,8 @@
 namespace mccl::transport::tcp {
 namespace {
 
-/// Both ciphers use SHA-256, because an external pre-shared key of TLS 1.3 is bound to one hash.
-/// AES is preferred, because processors of servers and desktops compute it in hardware.
-constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+/// The only cipher. Processors of servers and desktops compute it in hardware.
+constexpr const char* kCipher = "TLS_AES_128_GCM_SHA256";
 
 /// Throws InvalidArgument. The message names the cause: the first error in OpenSSL's queue if that
 /// is an error of the operating system, otherwise the last error in the queue.
@@ -46,10 +45,10 @@ Encryption::Encryption(std::uint64_t records_per_key, KernelTls kernel_tls)
   ERR_clear_error();
   context_ = SSL_CTX_new(TLS_method());
   if (context_ == nullptr || SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) != 1 ||
-      SSL_CTX_set_ciphersuites(context_, kCiphers) != 1) {
+      SSL_CTX_set_ciphersuites(context_, kCipher) != 1) {
     const std::string reason = take_openssl_error();
     SSL_CTX_free(context_);
-    throw Error("OpenSSL offers no TLS 1.3 with AES-128-GCM and ChaCha20-Poly1305 (" + reason +
+    throw Error("OpenSSL offers no TLS 1.3 with AES-128-GCM (" + reason +
                 "); check the OpenSSL configuration, or set MCCL_ENCRYPTION=off");
   }
   SSL_CTX_set_keylog_callback(context_, &TlsHandshake::keep_secret);

@@ -22,8 +22,7 @@
 namespace mccl::transport::tcp {
 
 // The headers of old systems lack some of these names.
-#if defined(TCP_ULP) && defined(SOL_TLS) && defined(TLS_1_3_VERSION) && \
-    defined(TLS_CIPHER_CHACHA20_POLY1305)
+#if defined(TCP_ULP) && defined(SOL_TLS) && defined(TLS_1_3_VERSION)
 
 namespace {
 
@@ -33,34 +32,6 @@ constexpr int kExpectNoPadding = TLS_RX_EXPECT_NO_PAD;
 #else
 constexpr int kExpectNoPadding = 4;
 #endif
-
-/// Gives the kernel a key. `Info` is the kernel's structure for the cipher `number_of_cipher`.
-/// Returns 0 or an errno.
-template <typename Info>
-int give_key(int descriptor, RecordKeys::Use use, std::uint16_t number_of_cipher,
-             std::span<const std::byte> key, std::span<const std::byte, 12> mask,
-             std::uint64_t number) noexcept {
-  Info info = {};
-  info.info.version = TLS_1_3_VERSION;
-  info.info.cipher_type = number_of_cipher;
-  if (key.size() != sizeof info.key) return EINVAL;
-  std::memcpy(info.key, key.data(), sizeof info.key);
-  // The kernel calls the first part of the mask salt, and the rest iv.
-  static_assert(sizeof info.salt + sizeof info.iv == mask.size());
-  if constexpr (sizeof info.salt > 0) std::memcpy(info.salt, mask.data(), sizeof info.salt);
-  std::memcpy(info.iv, mask.data() + sizeof info.salt, sizeof info.iv);
-  for (std::size_t i = 0; i < sizeof number; ++i)
-    info.rec_seq[sizeof info.rec_seq - 1 - i] = static_cast<unsigned char>(number >> (8 * i));
-  const int direction = use == RecordKeys::Use::seal ? TLS_TX : TLS_RX;
-  const int error =
-      ::setsockopt(descriptor, SOL_TLS, direction, &info, sizeof info) == 0 ? 0 : errno;
-  OPENSSL_cleanse(&info, sizeof info);
-  // MCCL never pads. Without this option, the kernel copies what it decrypts once more.
-  const int yes = 1;
-  if (direction == TLS_RX)
-    (void)::setsockopt(descriptor, SOL_TLS, kExpectNoPadding, &yes, sizeof yes);
-  return error;
-}
 
 /// Tries to give the kernel two keys for the same direction of a connection on loopback.
 bool try_kernel() {
@@ -73,10 +44,9 @@ bool try_kernel() {
     while (::poll(&entry, 1, kLimitMs) < 0 && errno == EINTR) {
     }
   }
-  constexpr std::array<std::byte, 16> kNoKey{};
+  constexpr RecordKey kNoKey{};
   const auto give = [&] {
-    return give_key_to_kernel(socket.descriptor(), RecordKeys::Use::seal, CipherSuite::aes_128_gcm,
-                              kNoKey, {}, 0) == 0;
+    return give_key_to_kernel(socket.descriptor(), RecordKeys::Use::seal, kNoKey, {}, 0) == 0;
   };
   return start_kernel_tls(socket.descriptor()) && give() && give();
 }
@@ -98,15 +68,28 @@ bool start_kernel_tls(int descriptor) noexcept {
   return ::setsockopt(descriptor, IPPROTO_TCP, TCP_ULP, "tls", sizeof "tls") == 0;
 }
 
-int give_key_to_kernel(int descriptor, RecordKeys::Use use, CipherSuite suite,
-                       std::span<const std::byte> key, const std::array<std::byte, 12>& mask,
-                       std::uint64_t number) noexcept {
-  if (suite == CipherSuite::chacha20_poly1305) {
-    return give_key<tls12_crypto_info_chacha20_poly1305>(
-        descriptor, use, TLS_CIPHER_CHACHA20_POLY1305, key, mask, number);
-  }
-  return give_key<tls12_crypto_info_aes_gcm_128>(descriptor, use, TLS_CIPHER_AES_GCM_128, key, mask,
-                                                 number);
+int give_key_to_kernel(int descriptor, RecordKeys::Use use, const RecordKey& key,
+                       const std::array<std::byte, 12>& mask, std::uint64_t number) noexcept {
+  tls12_crypto_info_aes_gcm_128 info = {};
+  info.info.version = TLS_1_3_VERSION;
+  info.info.cipher_type = TLS_CIPHER_AES_GCM_128;
+  static_assert(sizeof info.key == sizeof key);
+  std::memcpy(info.key, key.data(), sizeof info.key);
+  // The kernel calls the first part of the mask salt, and the rest iv.
+  static_assert(sizeof info.salt + sizeof info.iv == sizeof mask);
+  std::memcpy(info.salt, mask.data(), sizeof info.salt);
+  std::memcpy(info.iv, mask.data() + sizeof info.salt, sizeof info.iv);
+  for (std::size_t i = 0; i < sizeof number; ++i)
+    info.rec_seq[sizeof info.rec_seq - 1 - i] = static_cast<unsigned char>(number >> (8 * i));
+  const int direction = use == RecordKeys::Use::seal ? TLS_TX : TLS_RX;
+  const int error =
+      ::setsockopt(descriptor, SOL_TLS, direction, &info, sizeof info) == 0 ? 0 : errno;
+  OPENSSL_cleanse(&info, sizeof info);
+  // MCCL never pads. Without this option, the kernel copies what it decrypts once more.
+  const int yes = 1;
+  if (direction == TLS_RX)
+    (void)::setsockopt(descriptor, SOL_TLS, kExpectNoPadding, &yes, sizeof yes);
+  return error;
 }
 
 TransferResult send_message_by_kernel(int descriptor, ContentType type,
@@ -152,8 +135,8 @@ FromKernel receive_from_kernel(int descriptor, std::span<std::byte> to) noexcept
 
 bool kernel_offers_tls() noexcept { return false; }
 bool start_kernel_tls(int) noexcept { return false; }
-int give_key_to_kernel(int, RecordKeys::Use, CipherSuite, std::span<const std::byte>,
-                       const std::array<std::byte, 12>&, std::uint64_t) noexcept {
+int give_key_to_kernel(int, RecordKeys::Use, const RecordKey&, const std::array<std::byte, 12>&,
+                       std::uint64_t) noexcept {
   return ENOTSUP;
 }
 TransferResult send_message_by_kernel(int, ContentType, std::span<const std::byte>) noexcept {

@@ -28,12 +28,11 @@ bool kernel_offers_tls() noexcept;
 /// Prepares a connected socket for keys. Returns false if the kernel refuses.
 bool start_kernel_tls(int descriptor) noexcept;
 
-/// Gives the kernel the key of one direction, or replaces it. `key` has the size that the cipher
-/// needs, and `number` is that of the next record. Returns 0 or an errno. A network card that
-/// encrypts may have to send other records first: the errno is then EAGAIN.
-int give_key_to_kernel(int descriptor, RecordKeys::Use use, CipherSuite suite,
-                       std::span<const std::byte> key, const std::array<std::byte, 12>& mask,
-                       std::uint64_t number) noexcept;
+/// Gives the kernel the key of one direction, or replaces it. `number` is that of the next record.
+/// Returns 0 or an errno. A network card that encrypts may have to send other records first: the
+/// errno is then EAGAIN.
+int give_key_to_kernel(int descriptor, RecordKeys::Use use, const RecordKey& key,
+                       const std::array<std::byte, 12>& mask, std::uint64_t number) noexcept;
 
 /// Sends a message of TLS itself in a record of its own. The kernel takes it whole or not at all.
 TransferResult send_message_by_kernel(int descriptor, ContentType type,

@@ -24,10 +24,6 @@ namespace {
 /// The version in the header of every encrypted record (RFC 8446, section 5.2).
 constexpr std::byte kVersion[2] = {std::byte{3}, std::byte{3}};
 
-const EVP_CIPHER* cipher_of(CipherSuite suite) {
-  return suite == CipherSuite::aes_128_gcm ? EVP_aes_128_gcm() : EVP_chacha20_poly1305();
-}
-
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 const unsigned char* raw(const std::byte* bytes) {
   return reinterpret_cast<const unsigned char*>(bytes);
@@ -38,8 +34,7 @@ std::string_view text_of(const TrafficSecret& secret) {
 }
 
 /// Leaves the key of a context out of core dumps. OpenSSL decides where the key lies, but reveals
-/// the address of the nonce, once there is one, which is part of the same structure as the key. If
-/// it does not, as for ChaCha20-Poly1305, this function does nothing.
+/// the address of the nonce, once there is one, which is part of the same structure as the key.
 void leave_context_out_of_dumps(evp_cipher_ctx_st* context) {
   constexpr std::size_t kStructureBytes = 2048;  // OpenSSL 3.0 to 3.5 use less than 1 KiB.
   constexpr std::array<unsigned char, 12> kAnyNonce{};
@@ -79,8 +74,7 @@ void RecordKeys::FreeContext::operator()(evp_cipher_ctx_st* context) const {
   EVP_CIPHER_CTX_free(context);
 }
 
-RecordKeys::RecordKeys(Use use, CipherSuite suite, const TrafficSecret& secret)
-    : use_(use), suite_(suite), secret_(text_of(secret)) {
+RecordKeys::RecordKeys(Use use, const TrafficSecret& secret) : use_(use), secret_(text_of(secret)) {
   if (!derive_mask()) {
     throw Error("OpenSSL cannot derive the keys of an encrypted connection: " +
                 take_openssl_error());
@@ -117,16 +111,14 @@ bool RecordKeys::derive_mask() noexcept { return derive("iv", mask_); }
 
 template <typename Call>
 bool RecordKeys::with_key(const Call& call) const noexcept {
-  TrafficSecret key{};
-  const auto size = static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher_of(suite_)));
-  const auto bytes = std::span(key).first(std::min(key.size(), size));
-  const bool is_used = derive("key", bytes) && call(bytes);
+  RecordKey key{};
+  const bool is_used = derive("key", key) && call(key);
   OPENSSL_cleanse(key.data(), key.size());
   return is_used;
 }
 
 bool RecordKeys::set_key(evp_cipher_ctx_st* context, const evp_cipher_st* cipher) const noexcept {
-  return with_key([&](std::span<const std::byte> key) {
+  return with_key([&](const RecordKey& key) {
     return EVP_CipherInit_ex(context, cipher, nullptr, raw(key.data()), nullptr,
                              use_ == Use::seal ? 1 : 0) == 1;
   });
@@ -134,8 +126,8 @@ bool RecordKeys::set_key(evp_cipher_ctx_st* context, const evp_cipher_st* cipher
 
 int RecordKeys::give_to_kernel(int descriptor, std::uint64_t number) const noexcept {
   int error = EPROTO;
-  (void)with_key([&](std::span<const std::byte> key) {
-    error = give_key_to_kernel(descriptor, use_, suite_, key, mask_, number);
+  (void)with_key([&](const RecordKey& key) {
+    error = give_key_to_kernel(descriptor, use_, key, mask_, number);
     return error == 0;
   });
   return error;
@@ -144,7 +136,7 @@ int RecordKeys::give_to_kernel(int descriptor, std::uint64_t number) const noexc
 void RecordKeys::add_lanes(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Context context(EVP_CIPHER_CTX_new());
-    if (context == nullptr || !set_key(context.get(), cipher_of(suite_))) {
+    if (context == nullptr || !set_key(context.get(), EVP_aes_128_gcm())) {
       throw Error("OpenSSL cannot prepare the cipher of an encrypted connection: " +
                   take_openssl_error());
     }

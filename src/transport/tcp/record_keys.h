@@ -26,12 +26,10 @@ namespace mccl::transport::tcp {
 /// Types of messages in records (RFC 8446, section 5.1).
 enum class ContentType : std::uint8_t { alert = 21, handshake = 22, application_data = 23 };
 
-/// The two ciphers that MCCL allows, by their numbers in TLS (RFC 8446, section B.4). Both use
-/// SHA-256.
-enum class CipherSuite : std::uint16_t { aes_128_gcm = 0x1301, chacha20_poly1305 = 0x1303 };
-
 /// The secret from which the keys of one direction are derived (RFC 8446, section 7.1).
 using TrafficSecret = std::array<std::byte, 32>;
+/// A key of AES-128-GCM.
+using RecordKey = std::array<std::byte, 16>;
 
 /// Sizes in bytes of the parts of a record. A record consists of a header and the encrypted form of
 /// its payload, content type and padding, which ends in a tag.
@@ -66,7 +64,7 @@ class RecordKeys {
   enum class Use : std::uint8_t { seal, open };
   /// `use`: the only one of the two functions that may be called. Throws Error if OpenSSL lacks the
   /// cipher or memory.
-  RecordKeys(Use use, CipherSuite suite, const TrafficSecret& secret);
+  RecordKeys(Use use, const TrafficSecret& secret);
   ~RecordKeys();
   RecordKeys(const RecordKeys&) = delete;
   RecordKeys& operator=(const RecordKeys&) = delete;
@@ -121,7 +119,6 @@ class RecordKeys {
   bool begin(evp_cipher_ctx_st* context, std::uint64_t number, const std::byte* header) noexcept;
 
   Use use_;
-  CipherSuite suite_;
   SecretBytes secret_;
   Nonce mask_{};  ///< The nonce of a record is this value, XORed with the record's number.
   std::vector<Context> lanes_;

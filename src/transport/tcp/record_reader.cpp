@@ -20,8 +20,8 @@ constexpr std::size_t kMostMessageBytes = 64;
 
 }  // namespace
 
-RecordReader::RecordReader(CipherSuite suite, const TrafficSecret& secret, int descriptor)
-    : keys_(RecordKeys::Use::open, suite, secret),
+RecordReader::RecordReader(const TrafficSecret& secret, int descriptor)
+    : keys_(RecordKeys::Use::open, secret),
       descriptor_(descriptor),
       in_(kNarrowBytes),
       rest_(kMostCiphertextBytes) {}

@@ -30,7 +30,7 @@ class RecordReader {
  public:
   /// `descriptor` is a non-blocking socket, which must stay open for the life of this object.
   /// Throws Error if OpenSSL has no memory, and std::bad_alloc.
-  RecordReader(CipherSuite suite, const TrafficSecret& secret, int descriptor);
+  RecordReader(const TrafficSecret& secret, int descriptor);
 
   /// Prepares for `helpers` threads that decrypt too. Throws Error or std::bad_alloc if memory runs
   /// out; the reader can then be used as before.

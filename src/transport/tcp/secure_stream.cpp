@@ -81,9 +81,8 @@ SecureStream::State SecureStream::advance() {
     if (state == TlsHandshake::State::waiting) return State::waiting;
     if (!reader_) {
       const Role peer = role_ == Role::client ? Role::server : Role::client;
-      const CipherSuite suite = handshake_->suite();
-      sending_.emplace(RecordKeys::Use::seal, suite, handshake_->secret_of(role_));
-      reader_.emplace(suite, handshake_->secret_of(peer), descriptor_);
+      sending_.emplace(RecordKeys::Use::seal, handshake_->secret_of(role_));
+      reader_.emplace(handshake_->secret_of(peer), descriptor_);
       // Bytes after the proof stay in the kernel, so that poll(2) reports them to the next owner of
       // the socket.
       reader_->read_single_records(true);

@@ -225,10 +225,6 @@ int TlsHandshake::flush() noexcept {
   return error;
 }
 
-CipherSuite TlsHandshake::suite() const {
-  return static_cast<CipherSuite>(SSL_CIPHER_get_protocol_id(SSL_get_current_cipher(ssl_)));
-}
-
 ConnectionKey TlsHandshake::proof_of(TlsRole role) const {
   std::array<unsigned char, kConnectionKeyBytes + 1> covered{};
   covered.back() = static_cast<unsigned char>(role);

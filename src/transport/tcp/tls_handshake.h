@@ -54,7 +54,6 @@ class TlsHandshake {
 
   // Results of the handshake, after State::done.
 
-  CipherSuite suite() const;
   /// The secret of the bytes that `role` sends.
   const TrafficSecret& secret_of(TlsRole role) const {
     return secrets_[static_cast<std::size_t>(role)];
