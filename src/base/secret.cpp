@@ -2,6 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,6 +72,12 @@ void leave_out_of_dumps([[maybe_unused]] const void* begin,
   // The system refuses this only if it was built without core dumps. Where pages are missing, it
   // reports an error after it has done its work for the others.
   (void)::madvise(reinterpret_cast<void*>(first), address + bytes - first, MADV_DONTDUMP);
+#endif
+}
+
+void forbid_core_dumps() noexcept {
+#ifdef __linux__
+  (void)::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 #endif
 }
 

@@ -22,6 +22,10 @@ inline void erase(std::span<std::byte> secret) noexcept {
 /// MADV_DONTDUMP). The bytes may belong to no mapping.
 void leave_out_of_dumps(const void* begin, std::size_t bytes) noexcept;
 
+/// Makes the system write no core dumps of this process (on Linux, PR_SET_DUMPABLE). Programs that
+/// this process executes are not affected.
+void forbid_core_dumps() noexcept;
+
 /// Moves a secret out of ordinary memory, which is erased.
 inline SecretBytes take_secret(std::span<char> bytes) {
   SecretBytes secret(std::string_view(bytes.data(), bytes.size()));

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 #include <fstream>
 #include <sstream>
@@ -86,6 +91,19 @@ TEST(ProtectJobKey, MovesTheVariableAndErasesTheOriginal) {
   EXPECT_TRUE(is_left_out(::getenv(kKeyVariable)));
   ::unsetenv(kKeyVariable);
   EXPECT_TRUE(Config::from_environment().job_key.empty());
+}
+
+TEST(ForbidCoreDumps, OfThisProcessOnly) {
+  const int dumpable = ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    forbid_core_dumps();
+    ::_exit(::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0));
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), dumpable);
 }
 
 TEST(ProtectJobKey, AllowsReadOnlyMemory) {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/secret.h"
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "cli/kit/program.h"
@@ -231,6 +232,7 @@ Job plan_job(const JobRequest& request, std::string key) {
 }
 
 std::string key_of(const Variables& inherited) {
+  forbid_core_dumps();
   const Setting& setting = find_setting("job_key");
   const auto found = inherited.find(std::string(setting.info.variable));
   if (found == inherited.end() || inherited.contains(kMark))

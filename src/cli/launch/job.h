@@ -89,7 +89,7 @@ Job plan_job(const JobRequest& request, std::string key);
 
 /// Returns the job key of the launcher's environment, so that processes outside the job can share
 /// the key. Returns a new key if the environment has no job key, or if a rank of another job
-/// started this launcher.
+/// started this launcher. From then on, the system writes no core dumps of this process.
 std::string key_of(const Variables& inherited);
 
 /// The script that Python runs in this rank. Null if the rank runs no script.
