@@ -145,8 +145,16 @@ void bind_world(nb::module_& module) {
   module.def("start", &start, "settings"_a,
              "Makes the world from resolved settings: connects to all other ranks.");
   module.def(
-      "check_place", [](const Settings& settings) { place_of(config_of(settings)); }, "settings"_a,
-      "Raises InvalidArgument if resolved settings give no valid rank and size.");
+      "place_of",
+      [](const Settings& settings) {
+        const Config config = config_of(settings);
+        const Placement place = place_of(config);
+        if (!place.root.empty()) (void)rendezvous::meeting_point(place, config);
+        return nb::make_tuple(place.rank, place.size, place.root);
+      },
+      "settings"_a,
+      "The rank, the size and the root that resolved settings and the launcher give. Raises "
+      "InvalidArgument if they are wrong.");
   module.def("world", &world, "The group of all ranks, or None.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
   module.def("close_stores", &close_stores, "Closes the stores through which the ranks met.");

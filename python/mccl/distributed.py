@@ -17,7 +17,6 @@ import asyncio
 import atexit
 import contextlib
 import os
-import re
 import threading
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -154,8 +153,6 @@ def reconfigure(
         raise InvalidArgument(f"reconfigure: timeout: expected a positive number; found {timeout}")
     given = {} if timeout is None else {"connect_timeout": timeout}
     changes = _checked(given, call="reconfigure: timeout")
-    if root is not None and not re.fullmatch(r"\S+:\d{1,5}", root):
-        raise InvalidArgument(f"reconfigure: root: expected host:port; found {root!r}")
     place = {"rank": rank, "world_size": size, "root": root}
     place = _checked(
         {name: value for name, value in place.items() if value is not None}, call="reconfigure"
@@ -163,8 +160,13 @@ def reconfigure(
     with _lock:
         if not _settings:
             raise InvalidArgument("reconfigure: this process is in no job; call init()")
+        if place:
+            if _settings["backend"] == "mpi":
+                raise InvalidArgument("reconfigure: MPI gives rank, size and root; pass none")
+            before = zip(("rank", "world_size", "root"), _distributed.place_of(_settings))
+            place = {name: str(value) for name, value in before} | place
         resolved = {**_settings, **place, **changes}
-        _distributed.check_place(resolved)
+        _distributed.place_of(resolved)
         _distributed.shutdown()
         _settings.update(place)
         return _distributed.start(resolved)

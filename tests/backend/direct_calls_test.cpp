@@ -212,7 +212,8 @@ TEST_F(DirectCalls, AFailureNamesTheCallAndTheCause) {
       broken.wait();
       FAIL() << "the call has not failed";
     } catch (const PeerError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("all_reduce #1 (sum of 100 f32) on rank 0 (double:0)"));
+      EXPECT_THAT(error.what(),
+                  HasSubstr("all_reduce #1 on GPU memory (sum of 100 f32) on rank 0 (double:0)"));
       EXPECT_THAT(error.what(), HasSubstr("the cable is cut"));
     }
     EXPECT_TRUE(path_->aborted);
@@ -322,8 +323,8 @@ TEST_F(DirectCalls, CallsThatDifferFailOnAllRanks) {
     };
   };
   for (const std::string& error : run_held_calls(device_, call(7), call(8))) {
-    EXPECT_THAT(error, HasSubstr("calls all_reduce #2 (sum of "));
-    EXPECT_THAT(error, HasSubstr("f32) on GPU memory instead of the call at train.py:"));
+    EXPECT_THAT(error, HasSubstr("calls all_reduce #2 on GPU memory (sum of "));
+    EXPECT_THAT(error, HasSubstr("f32) instead of the call at train.py:"));
   }
 }
 
@@ -339,10 +340,11 @@ TEST_F(DirectCalls, ALateRankIsNamedBeforeAndByTheTimeout) {
         },
         [](Group&, Buffer, const CallOptions&) {});
     const std::string late =
-        "waiting for rank 1 (which has called no collective of this group on GPU memory since "
-        "all_reduce #1 (sum of 100 f32))";
+        "waiting for rank 1 (whose last collective on GPU memory is all_reduce #1 (sum of 100 "
+        "f32))";
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-                HasSubstr("all_reduce #2 (sum of 100 f32) of group 'world' cannot end on the GPU"));
+                HasSubstr("all_reduce #2 on GPU memory (sum of 100 f32) of group 'world' has not "
+                          "ended on the GPU for "));
     for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(late));
   }
 }

@@ -245,6 +245,9 @@ class Fuzzer {
     if (message.kind == ControlKind::status && below(50) != 0) {
       const auto flag = [this] { return static_cast<std::byte>(below(2)); };
       message.blob = {flag(), flag(), flag(), {}, {}, {}};
+    } else if (message.kind == ControlKind::enqueued && below(50) != 0) {
+      message.blob = encode(engine::Announcement{below(2) == 0, below(2) == 0, random_()});
+      message.call.enqueued = true;
     } else if (below(3) == 0) {
       message.blob = noise(below(100));
     }

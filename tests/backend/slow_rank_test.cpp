@@ -159,9 +159,9 @@ TEST_P(SlowRank, IsNamedByAReceiverFromAnotherRank) {
     if (context.rank() == 0) world.recv(buffer, 1, 7).wait();
   });
   log_.lines_until({0},
-                   "no matching message arrived from rank 1, whose last message is number 1; this "
-                   "rank waits for rank 1 (which has called no collective of this group yet), "
-                   "which waits for rank 2");
+                   "no matching message arrived from rank 1 after message 1; this rank waits for "
+                   "rank 1 (which has called no collective of this group yet, and whose oldest "
+                   "pending message needs rank 2)");
   go_.write_byte();
   job.expect_good_end();
 }

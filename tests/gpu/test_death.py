@@ -142,8 +142,8 @@ def test_calls_that_differ_are_named(backend, waits, size):
     for said in run_ranks(backend, waits, DIFFERS, size):
         assert "the GPU is free" in said, said
         error = said.split("the next call: ")[1]
-        assert "all_reduce #4 (sum of 7 f32)" in error, said
-        assert "all_reduce #4 (sum of 1048576 f32)" in error, said
+        assert "all_reduce #4 on GPU memory (sum of 7 f32)" in error, said
+        assert "all_reduce #4 on GPU memory (sum of 1048576 f32)" in error, said
     use_gpus()
 
 

@@ -129,6 +129,8 @@ void KernelPath::start(const Request& request, void* stream) {
 
 std::string KernelPath::failure() {
   if (!area_) return {};
+  std::string reason = group().failure();  // not empty if a rank died, left or aborted the group
+  if (!reason.empty()) return reason;
   const auto& alarm = area_->alarm();
   if (const std::uint32_t late = __atomic_load_n(&alarm.late, __ATOMIC_RELAXED); late != 0) {
     return fmt::format(
@@ -136,8 +138,7 @@ std::string KernelPath::failure() {
         "call, or made it with data outside GPU memory",
         group().rank(), group().name(), late - 1, options_.timeout.count());
   }
-  std::string reason = group().failure();  // not empty if a rank died, left or aborted the group
-  if (reason.empty() && __atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
+  if (__atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
     reason = "the group has been aborted";
   }
   return reason;

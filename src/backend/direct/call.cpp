@@ -7,12 +7,6 @@
 #include "mccl/error.h"
 
 namespace mccl::direct {
-namespace {
-
-constexpr const char* kNotEnqueued =
-    ": a rank has not made the call, or made it with data outside GPU memory";
-
-}
 
 std::string DirectCall::description() const {
   return fmt::format("{} on rank {} ({})", describe(call_), group_->membership().rank,
@@ -35,13 +29,13 @@ std::exception_ptr DirectCall::failure() {
   if (!error && !reason.empty()) {
     error = std::make_exception_ptr(PeerError(fmt::format("{} failed: {}", description(), reason)));
   } else if (!error) {
-    const std::string late = group_->late_for(call_.sequence);
-    engine_->fail(group_, {engine::FailureKind::timeout,
-                           fmt::format("it timed out after {:.3g} s{}",
-                                       seconds_between(submitted_, Clock::now()),
-                                       late.empty() ? kNotEnqueued : late),
-                           call_, group_->membership().rank});
-    error = failure_of_group();
+    engine::Failure failure{
+        engine::FailureKind::timeout,
+        fmt::format("it timed out after {:.3g} s{}", seconds_between(submitted_, Clock::now()),
+                    group_->why_unfinished(call_.sequence)),
+        call_, group_->membership().rank};
+    error = error_of(failure, call_, group_->membership().rank, "failed");
+    if (const auto engine = engine_.lock()) engine->fail(group_, std::move(failure));
   }
   path_->abort();
   return error;

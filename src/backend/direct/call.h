@@ -17,7 +17,7 @@ namespace mccl::direct {
 class DirectCall final : public detail::WorkState, public staged::Returning {
  public:
   /// `group` is the group that `path` belongs to.
-  DirectCall(std::shared_ptr<Path> path, std::shared_ptr<engine::Engine> engine,
+  DirectCall(std::shared_ptr<Path> path, std::weak_ptr<engine::Engine> engine,
              std::shared_ptr<engine::GroupState> group, Clock::time_point submitted,
              Clock::time_point deadline)
       : path_(std::move(path)),
@@ -47,7 +47,7 @@ class DirectCall final : public detail::WorkState, public staged::Returning {
 
   const std::shared_ptr<Path> path_;
   device::SerialQueue& queue_;
-  const std::shared_ptr<engine::Engine> engine_;
+  const std::weak_ptr<engine::Engine> engine_;
   const std::shared_ptr<engine::GroupState> group_;
   const Clock::time_point submitted_;
   device::Word number_{};

@@ -379,6 +379,7 @@ CallCommunicator make_communicator(const Group& group, MpiProcess& process,
   std::future<void> done = worker.take(make);
   Clock::time_point limit = Clock::now() + patience;
   for (std::string lost; done.wait_for(kLookInterval) != std::future_status::ready;) {
+    if (process.is_over()) throw PeerError(process.failure());
     if (lost.empty() && !(lost = group.failure()).empty())
       limit = std::min(limit, Clock::now() + kAfterADeath);
     if (Clock::now() < limit) continue;

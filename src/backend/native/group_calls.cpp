@@ -110,7 +110,11 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   };
   if (options.caller_waits || is_captured) {
     queue.run_on(options.stream, options.stream_may_go, enqueue);
-    if (!is_captured) record();
+    if (is_captured) {
+      state_->enqueued().stop();
+    } else {
+      record();
+    }
     return {};
   }
   // The DirectCall must exist before the kernel starts: once the kernel uses the caller's memory,

@@ -30,6 +30,8 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
 
 std::string describe(const Call& call) {
   const std::string_view name = name_of(call.collective);
+  const std::string numbered =
+      fmt::format("{} #{}{}", name, call.sequence, call.enqueued ? " on GPU memory" : "");
   switch (call.collective) {
     case Collective::send:
     case Collective::recv:
@@ -39,10 +41,10 @@ std::string describe(const Call& call) {
                          call.sequence == 0 ? "" : fmt::format("message {}, ", call.sequence),
                          call.tag, call.count, name_of(call.dtype));
     case Collective::barrier:
-      return fmt::format("{} #{}", name, call.sequence);
+      return numbered;
     case Collective::all_to_all:
       if (call.counts_hash != kOwnCounts) break;
-      return fmt::format("{} #{} ({}, counts per rank)", name, call.sequence, name_of(call.dtype));
+      return fmt::format("{} ({}, counts per rank)", numbered, name_of(call.dtype));
     default:
       break;
   }
@@ -52,7 +54,7 @@ std::string describe(const Call& call) {
   const std::string how =
       call.coding ? fmt::format(", in {}", describe(call.coding)) : std::string();
   const std::string root = call.root >= 0 ? fmt::format(", root {}", call.root) : "";
-  return fmt::format("{} #{} ({}{}{})", name, call.sequence, what, how, root);
+  return fmt::format("{} ({}{}{})", numbered, what, how, root);
 }
 
 std::string describe_unlike(const Call& call, const Call& expected) {
@@ -73,7 +75,8 @@ std::string called_at(const Call& call) {
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
 CallCode encode(const Call& call) {
-  return {.collective = static_cast<std::uint8_t>(call.collective),
+  return {.collective = static_cast<std::uint8_t>(static_cast<int>(call.collective) |
+                                                  (call.enqueued ? kEnqueuedCode : 0)),
           .dtype = static_cast<std::uint8_t>(call.dtype),
           .kind = static_cast<std::uint8_t>(call.kind),
           .codec = static_cast<std::uint8_t>(call.coding.codec),
@@ -84,12 +87,14 @@ CallCode encode(const Call& call) {
 }
 
 std::optional<Call> decode(const CallCode& code) {
-  if (code.codec >= kCodecCount || code.collective >= kCollectiveCount ||
-      code.dtype >= kDTypeCount || code.kind >= kReduceKindCount) {
+  const std::uint8_t collective = code.collective & ~kEnqueuedCode;
+  if (code.codec >= kCodecCount || collective >= kCollectiveCount || code.dtype >= kDTypeCount ||
+      code.kind >= kReduceKindCount) {
     return std::nullopt;
   }
   Call call;
-  call.collective = static_cast<Collective>(code.collective);
+  call.collective = static_cast<Collective>(collective);
+  call.enqueued = collective != code.collective;
   call.dtype = static_cast<DType>(code.dtype);
   call.kind = static_cast<ReduceKind>(code.kind);
   call.root = code.root;

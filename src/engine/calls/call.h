@@ -34,6 +34,9 @@ struct Call {
   std::uint64_t counts_hash = 0;
   /// Encoding of a compressed sum on the wire; empty if the sum is exact.
   Coding coding = {};
+  /// True for a collective that a GPU carries out without the host. Such collectives are numbered
+  /// separately (EnqueuedCalls).
+  bool enqueued = false;
   /// CallSite::number of the place in the program that makes the call; 0 if unknown. The number is
   /// not sent to other ranks, and not compared with theirs.
   std::uint16_t site = 0;
@@ -76,7 +79,7 @@ std::string called_at(const Call& call);
 /// The encoding of a call, little-endian and without padding. Omits the peer and the tag, which
 /// only point-to-point calls have.
 struct CallCode {
-  std::uint8_t collective = 0;
+  std::uint8_t collective = 0;  ///< Plus kEnqueuedCode if Call::enqueued is set.
   std::uint8_t dtype = 0;
   std::uint8_t kind = 0;
   std::uint8_t codec = 0;
@@ -87,6 +90,9 @@ struct CallCode {
   std::uint64_t sequence = 0;
 };
 static_assert(sizeof(CallCode) == 32);
+
+inline constexpr std::uint8_t kEnqueuedCode = 0x80;
+static_assert(kCollectiveCount <= kEnqueuedCode);
 
 CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.

@@ -75,7 +75,7 @@ void GroupState::hear(WorldRank peer, const ControlMessage& message) {
     case ControlKind::agreed:
       return hear_vote(member, message);
     case ControlKind::enqueued:
-      return hear_enqueued(peer, message.call);
+      return hear_enqueued(peer, message);
     case ControlKind::closed:
       note_absence(member, Standing::ended);
       [[fallthrough]];
@@ -127,8 +127,8 @@ void GroupState::answer_probe(WorldRank peer, const ControlMessage& probe) {
   around_.peers.send(peer, answer);
 }
 
-/// Returns two bytes and a rank: whether this rank's last collective has not ended, whether this
-/// rank waits for another member, and that member.
+/// Returns two bytes and a rank: whether this rank's last collective has not ended, what needs
+/// another member (0: nothing, 1: that collective, 2: the oldest pending message), and that member.
 transport::Blob GroupState::own_wait() const {
   GroupRank other;
   if (!calls_.empty()) {
@@ -140,21 +140,25 @@ transport::Blob GroupState::own_wait() const {
   const std::uint32_t number = static_cast<std::uint32_t>(std::max(other.number(), 0));
   transport::Blob bytes(2 + sizeof number);
   bytes[0] = std::byte{collective_runs()};
-  bytes[1] = std::byte{other.valid()};
+  bytes[1] = static_cast<std::byte>(!other.valid() ? 0 : calls_.empty() ? 2 : 1);
   std::memcpy(&bytes[2], &number, sizeof number);
   return bytes;
 }
 
 void GroupState::hear_status(GroupRank member, const ControlMessage& status) {
   std::uint32_t number = 0;
-  if (status.blob.size() != 2 + sizeof number) throw CorruptionError("its status is malformed");
+  if (status.blob.size() != 2 + sizeof number || status.blob[1] > std::byte{2})
+    throw CorruptionError("its status is malformed");
   std::memcpy(&number, &status.blob[2], sizeof number);
   if (number >= membership_.members.size())
     throw CorruptionError(fmt::format("it waits for rank {}, but the group has {} ranks", number,
                                       membership_.size()));
   const bool waits = status.blob[1] != std::byte{0};
-  reported_[member] = {status.call, status.blob[0] != std::byte{0},
-                       waits ? GroupRank(static_cast<int>(number)) : GroupRank(), Clock::now()};
+  reported_[member] = {.last = status.call,
+                       .is_in_it = status.blob[0] != std::byte{0},
+                       .waits_for = waits ? GroupRank(static_cast<int>(number)) : GroupRank(),
+                       .by_message = status.blob[1] == std::byte{2},
+                       .heard = Clock::now()};
 }
 
 /// Returns the digest of all calls up to and including the one with this sequence number, as the

@@ -116,6 +116,7 @@ DepartingLinks GroupState::end(std::string_view reason, std::string_view announc
     failure_announced_ = false;
     announce_failure();
   } else {
+    announce_enqueued();
     announce_end(announced);
   }
   DepartingLinks links = channels_.take_links();

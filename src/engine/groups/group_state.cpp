@@ -1,5 +1,6 @@
 #include "engine/groups/group_state.h"
 
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -91,6 +92,38 @@ void GroupState::weigh() {
 
 void GroupState::finish(std::shared_ptr<Operation> operation, std::exception_ptr error) noexcept {
   around_.completions.finish(std::move(operation), std::move(error));
+}
+
+GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& heart) const {
+  Status status;
+  status.last = history_.last();
+  if (failed()) status.failure = describe(failure_);
+  const OperationList& messages = carrier_ ? carrier_->messages() : messages_.pending();
+  const auto count = [](const OperationList& calls) {
+    return static_cast<std::size_t>(std::distance(calls.begin(), calls.end()));
+  };
+  status.more_pending = count(calls_) + count(messages);
+  if (!calls_.empty()) {
+    const Operation& call = calls_.front();
+    status.pending.push_back({call.call, collective_runs(),
+                              seconds_between(std::max(call.submitted, collectives_moved_), now),
+                              missing(), stuck_on(&heart)});
+  }
+  if (!messages.empty()) {
+    const Operation& oldest = messages.front();
+    const GroupRank peer(oldest.call.peer);
+    status.pending.push_back({oldest.call, true,
+                              seconds_between(std::max(oldest.submitted, last_progress_), now),
+                              peer.valid() ? std::vector{peer} : std::vector<GroupRank>(),
+                              carrier_ ? "" : ", " + why_late(oldest, &heart)});
+  }
+  status.more_pending -= status.pending.size();
+  const auto missed = failed() ? std::nullopt : enqueued_.missed();
+  if (missed) {
+    status.pending.push_back({missed->call, true, seconds_between(missed->since, now),
+                              missed->members, late_text(missed->members, &heart)});
+  }
+  return status;
 }
 
 }  // namespace mccl::engine

@@ -195,12 +195,13 @@ class GroupState {
   /// Adds such a collective to the flight recorder.
   void record_enqueued(const Request& request, std::string_view algorithm) noexcept;
   /// Announces this rank's last collective on its GPU, if the members do not know it yet, and warns
-  /// of members that are late. Fails the group after the call's timeout. Called at every heartbeat.
+  /// of members that are late. Fails the group after the call's timeout, or if a member has
+  /// destroyed the group without the call. Called at every heartbeat.
   void watch_enqueued(Clock::time_point now, const Heartbeats& heart);
-  /// Returns a text such as ", waiting for rank 2 (whose last collective on GPU memory is ...)" for
-  /// members that have not enqueued the collective with this number. Empty if none is known to be
-  /// late. `heart` as for stuck_on(). May be called from any thread if `heart` is null.
-  std::string late_for(std::uint64_t number, const Heartbeats* heart = nullptr) const;
+  /// Returns a clause that says why the collective with this number has not ended, such as ",
+  /// waiting for rank 2 (whose last collective on GPU memory is ...)". May be called from any
+  /// thread.
+  std::string why_unfinished(std::uint64_t number) const;
 
   // Defined in group_time.cpp:
 
@@ -280,8 +281,11 @@ class GroupState {
   void check_window(WorldRank peer, const WindowOffer& offer) const;
   void refuse_window(WorldRank peer, const WindowOffer& offer);
   void answer_probe(WorldRank peer, const ControlMessage& probe);
-  void announce_enqueued();
-  void hear_enqueued(WorldRank peer, const Call& last);
+  ControlMessage about_enqueued(const EnqueuedCalls::News& news, bool asks) const;
+  void announce_enqueued() noexcept;
+  void hear_enqueued(WorldRank peer, const ControlMessage& message);
+  std::string late_text(const std::vector<GroupRank>& members,
+                        const Heartbeats* heart = nullptr) const;
   void compare_with_next(const Call& call);
   transport::Blob digest_of(std::uint64_t sequence) const;
   transport::Blob own_wait() const;
@@ -343,9 +347,8 @@ class GroupState {
   /// Index of the group under which the flight recorder lists the calls that a GPU carries out
   /// without the host. Set at the first such call.
   std::optional<std::uint32_t> device_flight_group_;
-  EnqueuedCalls enqueued_;
+  mutable EnqueuedCalls enqueued_;
   Wait enqueued_wait_;
-  Clock::time_point next_announcement_;  ///< See watch_enqueued().
   std::uint8_t algorithm_ = 0;  ///< Index, in the flight recorder, of the last algorithm recorded.
   Messages messages_;
   ByRank<GroupRank, std::shared_ptr<Operation>> received_;  ///< See received_from().

@@ -24,6 +24,12 @@ constexpr std::chrono::milliseconds kNoteWaitAfter{100};
 /// interval divided by this number.
 constexpr int kSuspectedAfter = 4;
 
+std::string doing(const Reported& member) {
+  if (member.last.sequence == 0) return "has called no collective of this group yet";
+  const std::string last = describe(member.last);
+  return member.is_in_it ? "is in " + last : "has called no collective of this group since " + last;
+}
+
 }  // namespace
 
 void GroupState::watch_time(Clock::time_point now) {
@@ -224,16 +230,15 @@ std::string GroupState::member_text(GroupRank member, const Heartbeats* heart) c
   const std::optional<Reported>& reported = reported_[member];
   if (heart && heart->has_fallen_silent(membership_.members[member])) {
     text += " (which is silent: its process is stopped, or its host cannot be reached)";
-  } else if (reported && reported->last.sequence == 0) {
-    text += " (which has called no collective of this group yet)";
   } else if (reported) {
-    const std::string last = describe(reported->last);
-    text += reported->is_in_it
-                ? fmt::format(" (which is in {})", last)
-                : fmt::format(" (which has called no collective of this group since {})", last);
+    text += " (which " + doing(*reported);
+    const GroupRank other = reported->waits_for;
+    if (other.valid() && !(other == membership_.rank))
+      text += fmt::format(", and {} {}",
+                          reported->by_message ? "whose oldest pending message needs" : "waits for",
+                          membership_.name_of(other));
+    text += ")";
   }
-  if (reported && reported->waits_for.valid() && !(reported->waits_for == membership_.rank))
-    text += fmt::format(", which waits for {}", membership_.name_of(reported->waits_for));
   return text;
 }
 
@@ -295,39 +300,6 @@ void GroupState::note_missing(Operation& call) noexcept {
   } catch (const std::bad_alloc&) {
     // There is no memory for the list of members, so `waits_for` stays unchanged.
   }
-}
-
-GroupState::Status GroupState::status(Clock::time_point now, const Heartbeats& heart) const {
-  Status status;
-  status.last = history_.last();
-  if (failed()) status.failure = describe(failure_);
-  const OperationList& messages = carrier_ ? carrier_->messages() : messages_.pending();
-  const auto count = [](const OperationList& calls) {
-    return static_cast<std::size_t>(std::distance(calls.begin(), calls.end()));
-  };
-  status.more_pending = count(calls_) + count(messages);
-  if (!calls_.empty()) {
-    const Operation& call = calls_.front();
-    status.pending.push_back({call.call, collective_runs(),
-                              seconds_between(std::max(call.submitted, collectives_moved_), now),
-                              missing(), stuck_on(&heart)});
-  }
-  if (!messages.empty()) {
-    const Operation& oldest = messages.front();
-    const GroupRank peer(oldest.call.peer);
-    status.pending.push_back({oldest.call, true,
-                              seconds_between(std::max(oldest.submitted, last_progress_), now),
-                              peer.valid() ? std::vector{peer} : std::vector<GroupRank>(),
-                              carrier_ ? "" : ", " + why_late(oldest, &heart)});
-  }
-  status.more_pending -= status.pending.size();
-  const std::optional<EnqueuedCalls::Missed> missed = enqueued_.missed();
-  std::string why = missed ? late_for(missed->call.sequence, &heart) : std::string();
-  if (!why.empty()) {
-    status.pending.push_back(
-        {missed->call, true, seconds_between(missed->since, now), missed->members, std::move(why)});
-  }
-  return status;
 }
 
 /// Returns the members that delay the current call. `members` are the ranks whose messages this

@@ -112,6 +112,13 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
     case ControlKind::survivors:
     case ControlKind::agreed:
       break;
+    case ControlKind::enqueued:  // This rank has enqueued nothing.
+      if (!closed && decode_announcement(message.blob).asks) {
+        around_.peers.send(
+            peer,
+            {.kind = ControlKind::enqueued, .key = message.key, .blob = encode(Announcement())});
+      }
+      return;
     default:
       return;  // these kinds need no answer from a rank that has no such group
   }

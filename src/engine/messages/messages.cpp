@@ -234,8 +234,9 @@ std::string Messages::why_late(const Operation& late) const {
   if (receives) {
     if (late.call.sequence != 0) return fmt::format("and its sender, {}, stopped sending", peer);
     if (late.call.peer < 0) return "and no matching message arrived from any rank";
-    return fmt::format("and no matching message arrived from {}, whose last message is number {}",
-                       peer, peers_[GroupRank(late.call.peer)].next_announced - 1);
+    const std::uint64_t last = peers_[GroupRank(late.call.peer)].next_announced - 1;
+    return fmt::format("and no matching message arrived from {}{}", peer,
+                       last == 0 ? "" : fmt::format(" after message {}", last));
   }
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.call.sequence)) {
     return fmt::format(

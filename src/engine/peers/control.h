@@ -58,7 +58,8 @@ enum class ControlKind : std::uint8_t {
   description,
   /// the number of bytes (call.sequence) that this rank has received over a relayed link: key
   received,
-  /// the last collective of the group that this rank has enqueued on its GPU: key.group, call
+  /// the last collective of the group that this rank has enqueued on its GPU: key.group, call, and
+  /// GroupState::about_enqueued() (blob)
   enqueued,
 };
 inline constexpr int kControlKindCount = 19;

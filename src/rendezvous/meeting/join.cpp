@@ -18,6 +18,7 @@
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
+#include "transport/tcp/address.h"
 #include "transport/tcp/interfaces.h"
 #include "transport/tcp/listener.h"
 
@@ -148,7 +149,14 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
 }
 
 std::string meeting_point(const Placement& placement, const Config& config) {
-  if (placement.pmi < 0) return placement.root;
+  if (placement.pmi < 0) {
+    if (!placement.root.empty() && transport::tcp::parse_host_port(placement.root).port == 0)
+      throw InvalidArgument(fmt::format(
+          "\"{}\" is not an address: its port is 0; expected host:port with a port that "
+          "is free on that host",
+          placement.root));
+    return placement.root;
+  }
   return exchange_root(placement.pmi, placement.rank,
                        placement.rank == 0 ? own_root(placement.one_host) : "",
                        milliseconds_of(config.connect_timeout));
