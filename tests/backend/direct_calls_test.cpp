@@ -349,6 +349,35 @@ TEST_F(DirectCalls, ALateRankIsNamedBeforeAndByTheTimeout) {
   }
 }
 
+/// Rank 1 leaves before its next heartbeat, while rank 0 does something else for longer than the
+/// timeout of the call.
+TEST_F(DirectCalls, AMemberThatLeavesAfterItsLastCallIsNotLate) {
+  const auto texts = testing::run_failing_ranks(
+      2,
+      [this](Context& context) {
+        const auto path = std::make_shared<PathDouble>(device_);
+        auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
+        group.use(path);
+        DeviceDouble::Queue stream(*device_);
+        const auto memory = device_->allocate(kCount * sizeof(float));
+        const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
+        context.world()->barrier().wait();
+        group.all_reduce(
+            data, data, ReduceKind::sum,
+            {.timeout = std::chrono::milliseconds(300), .caller_waits = true, .stream = &stream});
+        stream.finish();
+        if (context.rank() == 1) return;
+        std::this_thread::sleep_for(std::chrono::seconds(1));  // longer than the timeout
+        EXPECT_EQ(group.failure(), "");
+      },
+      [](int) {
+        Config config = testing::test_config();
+        config.liveness_interval = 40;  // a heartbeat each second
+        return config;
+      });
+  EXPECT_THAT(texts, ::testing::Each(""));
+}
+
 #ifdef __linux__
 /// Between these two hosts, sums that pass through the host would be compressed.
 TEST(DirectCallsOfProcesses, CompressionThatDevicesDoNotUseIsLogged) {

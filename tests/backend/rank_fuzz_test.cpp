@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/groups/enqueued_calls.h"
 #include "engine/links/frame.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"

@@ -10,7 +10,7 @@ namespace mccl::engine {
 namespace {
 
 /// Time without a message about collectives from a late member after which this rank asks it.
-constexpr std::chrono::seconds kAskAfter{1};
+constexpr std::chrono::seconds kAskLateAfter{1};
 
 }  // namespace
 
@@ -93,7 +93,7 @@ void GroupState::watch_enqueued(Clock::time_point now, const Heartbeats& heart) 
     const WorldRank peer = membership_.members[member];
     const Clock::time_point heard = enqueued_.reached(member).heard;
     is_known &= heard >= due || heart.has_fallen_silent(peer);
-    if (heard < (now >= due ? due : now - kAskAfter))
+    if (heard < (now >= due ? due : now - kAskLateAfter))
       around_.peers.send(peer, about_enqueued(enqueued_.last(), true));
   }
   if (!is_known) return;

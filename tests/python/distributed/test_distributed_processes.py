@@ -81,7 +81,8 @@ def test_a_job_grows_and_moves_to_another_address():
                 world.all_reduce(1)
         except dist.PeerError:
             pass
-        for wrong in ({"rank": 7}, {"size": 0}, {"size": 1}, {"root": "nowhere"}):
+        ports = [{"root": f"127.0.0.1:{port}"} for port in (0, 99999, "")]
+        for wrong in (*ports, {"rank": 7}, {"size": 0}, {"size": 1}, {"root": "nowhere"}):
             try:
                 dist.reconfigure(**wrong)
                 print("accepted", wrong)
@@ -106,6 +107,18 @@ def test_a_job_grows_and_moves_to_another_address():
     ranks = ranks[1:] + [start(joins, MCCL_RANK=str(rank), **second) for rank in (2, 3, 4)]
     done = [finish(process) for process in ranks]
     assert well(done) == [f"{rank} of 5 sum 5\n" * 2 for rank in range(5)]
+
+
+def test_reconfigure_keeps_what_the_launcher_gave():
+    code = """
+        world = dist.init()
+        world = dist.reconfigure(size=2)
+        print(world.rank, "of", world.size, "sum", world.all_reduce(1))
+    """
+    host, _, port = free_address().partition(":")
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": host, "MASTER_PORT": port}
+    ranks = [start(code, RANK=str(rank), **place) for rank in range(2)]
+    assert well([finish(process) for process in ranks]) == ["0 of 2 sum 2\n", "1 of 2 sum 2\n"]
 
 
 def test_reconfigure_without_a_job_or_with_a_bad_timeout_changes_nothing():
