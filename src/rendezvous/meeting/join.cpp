@@ -85,11 +85,12 @@ class Pmi {
   Clock::time_point limit_;
 };
 
-/// Opens the store at `root`. An error about `root` names the setting to change, MCCL_ROOT.
-std::shared_ptr<Store> store_at(const std::string& root, int rank, const Config& config,
-                                std::chrono::milliseconds timeout, const StoreReport& report) {
+/// Calls `use`, whose InvalidArgument is about `root`. Rethrows it with the name of the setting to
+/// change, MCCL_ROOT.
+template <typename Use>
+auto with_root(const std::string& root, const Config& config, const Use& use) {
   try {
-    return make_tcp_store_for(party_of(config), root, rank, timeout, report);
+    return use();
   } catch (const InvalidArgument& error) {
     const std::string what = error.what();
     throw InvalidArgument(
@@ -150,11 +151,8 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
 
 std::string meeting_point(const Placement& placement, const Config& config) {
   if (placement.pmi < 0) {
-    if (!placement.root.empty() && transport::tcp::parse_host_port(placement.root).port == 0)
-      throw InvalidArgument(fmt::format(
-          "\"{}\" is not an address: its port is 0; expected host:port with a port that "
-          "is free on that host",
-          placement.root));
+    if (!placement.root.empty())
+      with_root(placement.root, config, [&] { transport::tcp::parse_host_port(placement.root); });
     return placement.root;
   }
   return exchange_root(placement.pmi, placement.rank,
@@ -175,7 +173,10 @@ Joined join(const Placement& placement, const Config& config,
   std::string root = meeting_point(placement, config);
   if (root.empty() && !config.hostfile.empty())
     root = text_of(read_hostfile(config.hostfile).front().front());
-  return {store_at(root, placement.rank, config, timeout, report), nullptr};
+  const auto open_store = [&] {
+    return make_tcp_store_for(party_of(config), root, placement.rank, timeout, report);
+  };
+  return {with_root(root, config, open_store), nullptr};
 }
 
 }  // namespace mccl::rendezvous
