@@ -58,6 +58,24 @@ def test_the_formula_needs_what_the_brewfile_lists():
     assert set(needed) <= set(re.findall(r'^brew "(.+?)"', brewfile, re.M))
 
 
+def test_wheels_are_for_every_torch_and_mlx_that_the_project_names():
+    lines = (ROOT / "scripts/frameworks.txt").read_text().splitlines()
+    listed = [line for line in lines if not line.startswith("#")]
+    torch = re.search(r"^DEFAULT_TORCH := (\S+)", (ROOT / "Makefile").read_text(), re.M)[1]
+    requirements = (ROOT / "scripts/requirements.txt").read_text()
+    mlx = re.search(r"^mlx==(\S+)", requirements, re.M)[1]
+    assert {f"torch=={torch}", f"mlx=={mlx}"} <= set(listed)
+    minors = [line.rpartition(".")[0] for line in listed if line.startswith("torch==")]
+    assert len(minors) == len(set(minors)), "two patch releases of torch share an extension"
+
+
+def test_the_fuzzers_of_hosted_tests_have_seeds():
+    build = (ROOT / ".clusterfuzzlite/build.sh").read_text()
+    assert "tests/fuzz/corpus/*/" in build
+    targets = {path.stem for path in (ROOT / "tests/fuzz").glob("*_fuzz.cpp")}
+    assert targets == {f"{path.name}_fuzz" for path in (ROOT / "tests/fuzz/corpus").iterdir()}
+
+
 def steps() -> list[str]:
     texts = [path.read_text() for path in sorted((ROOT / ".github/workflows").glob("*.yml"))]
     return [step for text in texts for step in re.findall(r"^ +- run: (.+)$", text, re.M)]
