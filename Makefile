@@ -368,7 +368,7 @@ wheels-hosted:
 # On a Mac: what docs/platforms.md asks a Mac's user to run, without what needs a second Mac.
 mac-checklist: build
 	@sed -n '/^## macOS/,/^## /p' docs/platforms.md | sed -n '/^```sh/,/^```/p' | sed '/^```/d; /OTHER/d' | \
-		PATH=$(CURDIR)/.venv/bin:$$PATH bash -euxo pipefail
+		while IFS= read -r line; do echo "$$line"; eval "$$line" </dev/null || exit 1; done
 
 # The packages are made from a copy of the tracked files, beside which dpkg-buildpackage puts them.
 deb: | packages
