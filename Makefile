@@ -21,7 +21,7 @@ PYTHON ?= $(shell command -v apt-get >/dev/null && echo /usr/bin/python3 || comm
 
 GOALS := setup build build-tests build-bench captures demo demo-mlx wheel chaos chaos-peers test test-cluster test-cpp test-integrations test-large test-long test-mpi test-python test-torch-suite bench bench-check lint lock sbom
 
-.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines test-kernel-tls deb $(GOALS)
+.PHONY: help packages packages-cluster packages-test packages-lint peers clean coverage docs format fuzz sanitize test-aarch64 macos test-rdma test-rdma-machines test-kernel-tls deb wheels wheels-hosted test-wheels mac-checklist $(GOALS)
 
 # make splits names at blanks, and some other characters are special to linkers. Non-ASCII letters
 # work.
@@ -341,6 +341,35 @@ captures: build $(TEST_ENVIRONMENT)
 	@.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -r $<
 	@touch $@
 
+# FRAMEWORKS holds the versions for which the wheel has extensions, such as
+# FRAMEWORKS="torch==2.11.0 torch==2.15.0 mlx==0.32.4".
+FRAMEWORKS ?= $(shell sed '/^\#/d' scripts/frameworks.txt)
+wheels: .venv-wheels/.installed
+	@scripts/fetch_frameworks.sh .venv-wheels/bin/python build/frameworks "" $(FRAMEWORKS)
+	@PATH=$(CURDIR)/.venv-wheels/bin:$$PATH MCCL_FRAMEWORKS=build/frameworks CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) \
+		scripts/build_wheel.sh .venv-wheels/bin/python build/release-wheels build/wheels
+
+# WHEEL is a wheel for this Python. Downloads every torch for which it is, several gigabytes each.
+WHEEL ?= $(lastword $(filter-out $(wildcard build/wheels/*+*),$(wildcard build/wheels/*.whl)))
+test-wheels: .venv-wheels/.installed
+	@WHEEL=$(WHEEL) .venv-wheels/bin/python -m pytest -m long tests/install/test_wheels.py
+
+# The wheels for a package index, for every Python; on Linux, in containers of manylinux.
+wheels-hosted:
+	@test -x .venv-cibuildwheel/bin/python || $(PYTHON) -m venv .venv-cibuildwheel
+	@.venv-cibuildwheel/bin/python -m pip install --disable-pip-version-check --quiet cibuildwheel==4.3.5
+	@.venv-cibuildwheel/bin/cibuildwheel --output-dir build/wheels
+
+.venv-wheels/.installed: scripts/requirements-wheels.txt | packages
+	@test -x .venv-wheels/bin/python || $(PYTHON) -m venv .venv-wheels
+	@.venv-wheels/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
+# On a Mac: what docs/platforms.md asks a Mac's user to run, without what needs a second Mac.
+mac-checklist: build
+	@sed -n '/^## macOS/,/^## /p' docs/platforms.md | sed -n '/^```sh/,/^```/p' | sed '/^```/d; /OTHER/d' | \
+		while IFS= read -r line; do echo "$$line"; eval "$$line" </dev/null || exit 1; done
+
 # The packages are made from a copy of the tracked files, beside which dpkg-buildpackage puts them.
 deb: | packages
 	@scripts/install_packages.sh apt-packages-debian.txt
@@ -351,7 +380,7 @@ deb: | packages
 	@cd build/debian && lintian --fail-on error,warning mccl_*.changes && ls -1 *.deb
 
 clean:
-	rm -rf build .venv .venv-docs .venv-integrations .venv-torch-*
+	rm -rf build .venv .venv-cibuildwheel .venv-docs .venv-integrations .venv-torch-* .venv-wheels
 
 # HELP
 # MCCL: collective communication for the machines people really have.
@@ -365,7 +394,12 @@ clean:
 #                          build the C++ tests and benchmarks
 #   make wheel             a wheel for this Python, torch and MLX, in build/wheels, that needs no
 #                          compiler where it is installed
+#   make wheels            one wheel for several versions of torch and MLX, those of
+#                          scripts/frameworks.txt or of FRAMEWORKS="torch==2.11.0 mlx==0.32.4";
+#                          make test-wheels runs jobs with it in clean environments, and
+#                          make wheels-hosted builds it for every Python, as hosted CI does
 #   make deb               Debian packages of the library, the headers and the program in build/debian
+#   make mac-checklist     what docs/platforms.md asks a Mac's user to run
 #   make test-cpp          the C++ tests alone
 #   make test-python       the Python, example and installation tests alone
 #   make test-long         the Python tests that make test leaves out: installations by pip, RDMA in a

@@ -1,13 +1,16 @@
-"""Finds the torch and the MLX of the target environment, for which the extensions are built.
+"""Finds the versions of torch and MLX for which the extensions are built.
 
-pip builds in an isolated environment: it runs the target's interpreter but hides the target's
-packages through environment variables. So the interpreter is asked twice, with and without these
-variables.
+These are the versions of the target environment. pip builds in an isolated environment: it runs the
+target's interpreter but hides the target's packages through environment variables. So the
+interpreter is asked twice, with and without these variables.
 
-As a program, it prints the folder of each for CMake, such as TORCH=/folder. The folder is empty if
-the framework is not installed. scikit-build-core calls dynamic_metadata() for the version of the
-distribution. The version names the frameworks, because pip shows nothing else of a successful
-build.
+If MCCL_FRAMEWORKS is set, they are instead all versions in that folder, where
+scripts/fetch_frameworks.sh puts them.
+
+As a program, it prints the folders of each for CMake, such as TORCH=/folder;/other. The list is
+empty if there is no such framework. scikit-build-core calls dynamic_metadata() for the version of
+the distribution. The version names the frameworks, because pip shows nothing else of a successful
+build. With MCCL_FRAMEWORKS it does not, because a package index refuses such versions.
 """
 
 from __future__ import annotations
@@ -35,8 +38,20 @@ for name in ("torch", "mlx.core"):
 _HIDING = ("PYTHONPATH", "PYTHONNOUSERSITE")
 
 
-def folders() -> dict[str, Path]:
-    """Returns the folders of torch and mlx by name, without those that are not installed."""
+def folders() -> dict[str, list[Path]]:
+    """Returns the folders of torch and mlx by name, without those that do not exist."""
+    if fetched := os.environ.get("MCCL_FRAMEWORKS"):
+        every = {name: sorted(Path(fetched).resolve().glob(f"{name}-*/{name}")) for name in NAMES}
+        if not any(every.values()):
+            raise FileNotFoundError(
+                f"MCCL_FRAMEWORKS={fetched} has no folder such as torch-2.11.0/torch: run "
+                "scripts/fetch_frameworks.sh"
+            )
+        return {name: found for name, found in every.items() if found}
+    return {name: [folder] for name, folder in _installed().items()}
+
+
+def _installed() -> dict[str, Path]:
     seen = dict(os.environ)
     unhidden = {name: value for name, value in seen.items() if name not in _HIDING}
     found: dict[str, Path] = {}
@@ -68,13 +83,10 @@ def mlx_version(folder: Path) -> str:
     return ".".join(parts)
 
 
-def local_version(found: dict[str, Path]) -> str:
+def local_version(found: dict[str, list[Path]]) -> str:
     """Returns the part after the version's plus sign, such as torch2.11.without.mlx."""
-    there = []
-    if "torch" in found:
-        there.append("torch" + torch_version(found["torch"]))
-    if "mlx" in found:
-        there.append("mlx" + mlx_version(found["mlx"]))
+    there = ["torch" + torch_version(folder) for folder in found.get("torch", [])]
+    there += ["mlx" + mlx_version(folder) for folder in found.get("mlx", [])]
     missing = [name for name in NAMES if name not in found]
     return ".".join(there + (["without", *missing] if missing else []))
 
@@ -83,7 +95,9 @@ def dynamic_metadata(field: str, settings: dict[str, str]) -> str:
     """Returns the version of the distribution; see scikit-build-core's dynamic metadata."""
     if field != "version":
         raise ValueError(f"{field} is not for cmake/frameworks.py to say")
-    return f"{release_of(Path(settings['input']))}+{local_version(folders())}"
+    release = release_of(Path(settings["input"]))
+    found = folders()
+    return release if "MCCL_FRAMEWORKS" in os.environ else f"{release}+{local_version(found)}"
 
 
 def release_of(cmake: Path) -> str:
@@ -106,4 +120,4 @@ def _first(file: Path, pattern: str) -> str:
 if __name__ == "__main__":
     places = folders()
     for name in NAMES:
-        print(f"{name.upper()}={places.get(name, '')}")
+        print(f"{name.upper()}={';'.join(map(str, places.get(name, [])))}")

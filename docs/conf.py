@@ -39,7 +39,7 @@ myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
-autodoc_mock_imports = ["mccl._mlx", "mccl._torch", "mlx", "torch"]
+autodoc_mock_imports = ["mlx", "torch"]
 napoleon_custom_sections = [
     ("Common arguments", "params_style"),
     ("Common errors", "params_style"),

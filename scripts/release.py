@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Prepares a release, or prints the notes of one.
+"""Prepares a release, tags it, or prints the notes of one.
 
-usage: release.py prepare VERSION DATE   sets the version everywhere, and dates the changelog
+usage: release.py prepare VERSION DATE   sets the version everywhere, and dates the changelogs
+       release.py tag                    tags the last commit with the version and its notes
        release.py notes VERSION          prints the changelog's section of that version
        release.py version                prints the version, or fails if two files differ
 
-It makes no commit and no tag: review the changes, commit them, then run `git tag vVERSION`.
+It makes no commit: review the changes of `prepare`, commit them, then run `release.py tag`.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+from datetime import date as day
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,6 +68,28 @@ def prepare(root: Path, new: str, date: str) -> None:
         )
     heading = f"## [Unreleased]\n\n## [{new}] - {date}\n"
     changelog.write_text(text.replace("## [Unreleased]\n", heading, 1))
+    debian = root / "debian/changelog"
+    text = debian.read_text()
+    if not text.startswith(f"mccl ({new})"):
+        when = day.fromisoformat(date).strftime("%a, %d %b %Y 12:00:00 +0000")
+        debian.write_text(
+            f"mccl ({new}) unstable; urgency=medium\n\n"
+            f"  * Release {new}; CHANGELOG.md lists the changes.\n\n"
+            f" -- The MCCL authors <mccl@example.org>  {when}\n\n{text}"
+        )
+
+
+def tag(root: Path) -> str:
+    """Tags the last commit with the version, and returns the tag. Its message is the notes."""
+    found = version(root)
+    git = ["git", "-C", str(root)]
+    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True)
+    if changed.stdout:
+        raise SystemExit("there are changes without a commit: commit them, then run this again")
+    text = f"MCCL {found}\n\n{notes(root, found)}\n"
+    command = [*git, "tag", "--annotate", "--cleanup=verbatim", "--file=-", f"v{found}"]
+    subprocess.run(command, input=text, text=True, check=True)
+    return f"v{found}"
 
 
 def notes(root: Path, wanted: str) -> str:
@@ -81,6 +106,8 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["prepare", new, date]:
             prepare(ROOT, new, date)
+        case ["tag"]:
+            print(tag(ROOT))
         case ["notes", wanted]:
             print(notes(ROOT, wanted))
         case ["version"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from importlib.util import find_spec
@@ -13,10 +14,12 @@ COLLECTIVES = ("all_reduce", "all_gather", "sendrecv")
 
 def mlx_missing(engine: str) -> str | None:
     """Returns why an engine cannot be measured here, or None."""
-    # Both extensions are built into one folder. Which were built depends on the packages found.
-    wanted = ["mlx.core"] + (["mccl", "mccl._mlx"] if engine == "mccl" else [])
+    # A build that finds no MLX has no extension for it.
+    wanted = ["mlx.core"] + (["mccl", "mccl._built_for"] if engine == "mccl" else [])
     try:
         absent = [name for name in wanted if find_spec(name) is None]
+        if engine == "mccl" and not absent and not importlib.import_module("mccl._built_for").MLX:
+            absent = ["mccl._mlx"]
     except ModuleNotFoundError as error:
         absent = [str(error.name)]
     return f"python has no module {', '.join(absent)}: run `make setup`" if absent else None

@@ -1,5 +1,5 @@
-// Defines the module mccl._mlx, with which mx.distributed uses groups of MCCL. Python must import
-// mlx.core before this module.
+// Defines the module mccl._mlx_0_32_4 (MCCL_MODULE), with which mx.distributed uses groups of MCCL.
+// Python must import mlx.core before this module.
 #include "python/errors.h"
 // The include above must stay first: it makes the error types visible to other libraries (see
 // errors.h).
@@ -89,7 +89,7 @@ void bind_exchanges(nb::module_& module) {
 }  // namespace
 }  // namespace mccl_mlx
 
-NB_MODULE(_mlx, module) {
+NB_MODULE(MCCL_MODULE, module) {
   using nb::literals::operator""_a;
   module.doc() = "Groups of libmccl for mx.distributed.";
   mccl::python::bind_errors();

@@ -1,4 +1,4 @@
-// Defines the module mccl._torch, with which Python creates process groups.
+// Defines the module mccl._torch_2_11 (MCCL_MODULE), with which Python creates process groups.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
@@ -45,7 +45,7 @@ c10::intrusive_ptr<ProcessGroupMCCL> create(const c10::intrusive_ptr<c10d::Store
 }  // namespace
 }  // namespace mccl_torch
 
-PYBIND11_MODULE(_torch, module) {
+PYBIND11_MODULE(MCCL_MODULE, module) {
   using mccl_torch::ProcessGroupMCCL;
   module.doc() = "The torch.distributed backend of libmccl.";
   mccl_torch::find_main_thread();

@@ -5,13 +5,10 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import mccl_engine
-
-from . import frameworks, torch_meeting, torch_names
+from . import extensions, frameworks, torch_meeting, torch_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,13 +36,13 @@ def load() -> ModuleType:
     """The compiled shim.
 
     Raises:
-        ImportError: The shim is missing, or was built for another torch or Python. This is checked
-            before it is loaded, because an incompatible shim would crash.
+        ImportError: There is no shim for this torch and Python.
     """
     global _shim
     if _shim is None:
-        _require_matching_build()
-        _shim = importlib.import_module("mccl._torch")
+        import torch
+
+        _shim = importlib.import_module(extensions.module_for("torch", torch.__version__))
         os.register_at_fork(
             before=_shim.before_fork,
             after_in_parent=_shim.after_fork_in_parent,
@@ -139,29 +136,6 @@ def _timeout_of(given: timedelta, settings: dict[str, str]) -> timedelta:
     if given == default_pg_timeout and "timeout" in settings:
         return timedelta(seconds=float(settings["timeout"]))
     return given
-
-
-def _require_matching_build() -> None:
-    import torch
-
-    try:
-        from . import _torch_build as build
-    except ImportError:
-        raise ImportError(
-            "mccl was installed without its torch extension, because the build found no torch; "
-            f"install it again: {mccl_engine.install_command()}"
-        ) from None
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if _minor(build.TORCH) != _minor(torch.__version__) or build.PYTHON != python:
-        raise ImportError(
-            f"mccl's torch extension was built for torch {build.TORCH} and Python {build.PYTHON}, "
-            f"but this is torch {torch.__version__} and Python {python}; build it again: "
-            f"{mccl_engine.install_command()}"
-        )
-
-
-def _minor(version: str) -> tuple[str, ...]:
-    return tuple(version.split(".")[:2])
 
 
 def _shut_down(process: int) -> None:

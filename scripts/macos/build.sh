@@ -11,6 +11,7 @@ jobs=${2:?usage: build.sh FOLDER JOBS [PYTHON] [core | newest]}
 python=${3:-python3}
 extent=${4:-all}
 torch=2.11.0
+mlx=0.32.4
 
 # All builds share one folder, so that another torch recompiles only torch's extension.
 build=$folder/release
@@ -48,25 +49,37 @@ check "$build/src/libmccl.0.dylib" "$build/src/cli/mccl"
 
 versions=$torch
 if [ "$extent" = newest ]; then versions+=" $(scripts/newest_torch.sh "$python")"; fi
-# shellcheck disable=SC2086  # words
-scripts/macos/frameworks.sh "$folder" $versions
 frameworks=$PWD/$folder/frameworks
-mlx=$frameworks/mlx/mlx
+platforms="macosx_14_0_arm64 macosx_13_0_arm64 macosx_12_0_arm64 macosx_11_0_arm64"
+# shellcheck disable=SC2046,SC2086  # words
+scripts/fetch_frameworks.sh "$folder/venv/bin/python" "$frameworks" "$platforms" \
+  "mlx==$mlx" $(printf "torch==%s " $versions)
+torches=()
+for version in $versions; do torches+=("$frameworks/torch-$version/torch"); done
+mlx=$frameworks/mlx-$mlx/mlx
+
+echo "macos: extensions for MLX and torch $versions"
+configure -DMCCL_PYTHON=ON -DMCCL_MLX_FOLDERS="$mlx" \
+  -DMCCL_TORCH_FOLDERS="$(IFS=';' && echo "${torches[*]}")"
+compile mccl_package
+wheel=$("$folder/venv/bin/python" scripts/macos/pack.py --build "$build" --minimum "$minimum" \
+  --torch "${torches[@]}" --mlx "$mlx" --into "$folder/dist" | tail -1)
+
+# Checks the files as unpacked from the wheel, because a Mac gets those. Each extension for torch is
+# checked against its own torch.
+rm -rf "$build/unpacked"
+"$python" -m zipfile -e "$wheel" "$build/unpacked"
+beside=()
+for library in "$mlx"/lib/*.dylib; do beside+=(--beside "$library"); done
+check "${beside[@]}" "$build"/unpacked/mccl/_[!t]*.so "$build"/unpacked/mccl/*.dylib \
+  "$build"/unpacked/*.data/scripts/mccl
 for version in $versions; do
-  echo "macos: extensions for torch $version and MLX"
-  configure -DMCCL_PYTHON=ON -DMCCL_MLX_FOLDER="$mlx" \
-    -DMCCL_TORCH_FOLDER="$frameworks/torch-$version/torch"
-  compile mccl_package
-  wheel=$("$folder/venv/bin/python" scripts/macos/pack.py --build "$build" --minimum "$minimum" \
-    --torch "$frameworks/torch-$version/torch" --mlx "$mlx" --into "$folder/dist" | tail -1)
-  # Checks the files as unpacked from the wheel, because a Mac gets those.
-  rm -rf "$build/unpacked"
-  "$python" -m zipfile -e "$wheel" "$build/unpacked"
   beside=()
-  for library in "$frameworks/torch-$version"/torch/lib/*.dylib "$mlx"/lib/*.dylib; do
+  for library in "$frameworks/torch-$version"/torch/lib/*.dylib; do
     beside+=(--beside "$library")
   done
-  check "${beside[@]}" "$build"/unpacked/mccl/*.so "$build"/unpacked/mccl/*.dylib \
-    "$build"/unpacked/*.data/scripts/mccl
-  echo "macos: $wheel"
+  minor=${version%.*}
+  check "${beside[@]}" "$build/unpacked/mccl/_torch_${minor/./_}".*.so \
+    "$build"/unpacked/mccl/*.dylib
 done
+echo "macos: $wheel"

@@ -1,6 +1,6 @@
 """Packs a wheel for Macs from cross-compiled files.
 
-    pack.py --build BUILD --torch FOLDER --mlx FOLDER --minimum 14.0 --into FOLDER
+    pack.py --build BUILD --torch FOLDER... --mlx FOLDER --minimum 14.0 --into FOLDER
 
 BUILD is a CMake build folder. The wheel contains its install component `python`, the program, and
 the Python files. The FOLDERs are those of the torch and MLX for which the extensions were compiled.
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "cmake"))
 import frameworks  # noqa: E402
 
 
-def metadata(torch: Path, mlx: Path) -> StandardMetadata:
+def metadata(torch: list[Path], mlx: list[Path]) -> StandardMetadata:
     """Returns the metadata of the distribution for pip."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = pyproject["project"]
@@ -86,8 +86,8 @@ def main(arguments: Sequence[str]) -> None:
     """Packs the wheel."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--build", type=Path, required=True)
-    parser.add_argument("--torch", type=Path, required=True)
-    parser.add_argument("--mlx", type=Path, required=True)
+    parser.add_argument("--torch", type=Path, nargs="+", required=True)
+    parser.add_argument("--mlx", type=Path, nargs="+", required=True)
     parser.add_argument("--minimum", required=True)
     parser.add_argument("--into", type=Path, required=True)
     given = parser.parse_args(arguments)

@@ -11,9 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD_FOLDER", "build/release")
 
 
-def run(*command: object) -> str:
+def run(*command: object, timeout: float = 300) -> str:
     """Runs a command, fails unless it succeeds, and returns its standard output."""
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -112,6 +113,19 @@ def test_pkg_config_finds_a_prefix_that_was_moved(prefix: Path, tmp_path: Path):
         assert len(outputs_of_two(program)) == 2
     finally:
         moved.rename(prefix)
+
+
+@pytest.mark.long
+def test_another_project_builds_it_by_fetch_content(tmp_path: Path):
+    """Compiles the last commit. Needs no network."""
+    commit = run("git", "-C", ROOT, "rev-parse", "HEAD").strip()
+    run(
+        "cmake", "-S", ROOT / "examples/fetch_content", "-B", tmp_path, "-G", "Ninja",
+        "-DCMAKE_BUILD_TYPE=Release", f"-DREPOSITORY={ROOT}", f"-DVERSION={commit}",
+    )  # fmt: skip
+    run("cmake", "--build", tmp_path, "--target", "all_reduce", timeout=3000)
+    said = outputs_of_two(tmp_path / "all_reduce")
+    assert said == ["rank 0 of 2: sum 3\n", "rank 1 of 2: sum 3\n"]
 
 
 def test_a_program_without_settings_is_told_what_to_set(program: Path):

@@ -5,22 +5,22 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
-import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
 import mccl_engine
+from mccl import extensions
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 
 def load() -> ModuleType:
-    """The extension module `mccl._mlx`.
+    """The extension module for the installed MLX.
 
     Raises:
-        ImportError: MLX or the extension is missing, or the extension was built for another MLX,
-            nanobind or Python. This is checked before MLX is used, because a mismatch would crash.
+        ImportError: MLX is missing, or there is no extension for this MLX, its nanobind and Python.
+            This is checked before MLX is used, because a mismatch would crash.
     """
     # This function cannot be cached as a whole: with MCCL_MLX set, importing MLX calls it.
     return _extension_for(_import_mlx())
@@ -28,13 +28,14 @@ def load() -> ModuleType:
 
 @cache
 def _extension_for(core: ModuleType) -> ModuleType:
-    build = _require_matching_build(core.__version__)
-    shim = importlib.import_module("mccl._mlx")
+    shim = importlib.import_module(extensions.module_for("mlx", core.__version__))
     try:
         shim.accepts(core.array(0))
     except TypeError:
+        from mccl import _built_for
+
         raise ImportError(
-            f"mccl's MLX extension was built with nanobind {build.NANOBIND}, and MLX "
+            f"mccl's MLX extension was built with nanobind {_built_for.NANOBIND}, and MLX "
             f"{core.__version__} with an incompatible one; install scikit-build-core and the "
             "nanobind that this MLX was built with, and build again: "
             f"{mccl_engine.install_command('--no-build-isolation')}"
@@ -60,29 +61,6 @@ def _import_mlx() -> ModuleType:
             f"mccl.mlx needs MLX, which cannot be imported ({error}); install it: pip install mlx, "
             "and on Linux mlx-cpu of the same version"
         ) from error
-
-
-def _require_matching_build(mlx: str) -> ModuleType:
-    try:
-        build = importlib.import_module("mccl._mlx_build")
-    except ImportError:
-        raise ImportError(
-            "mccl was installed without its MLX extension, because the build found no MLX; "
-            f"install it again: {mccl_engine.install_command()}"
-        ) from None
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if _release(build.MLX) != _release(mlx) or build.PYTHON != python:
-        raise ImportError(
-            f"mccl's MLX extension was built for MLX {build.MLX} and Python {build.PYTHON}, but "
-            f"this is MLX {mlx} and Python {python}; build it again: "
-            f"{mccl_engine.install_command()}"
-        )
-    return build
-
-
-def _release(version: str) -> tuple[str, ...]:
-    """Returns major, minor and patch number, which identify the code of MLX."""
-    return tuple(version.split("+")[0].split(".")[:3])
 
 
 def leave_first() -> None:

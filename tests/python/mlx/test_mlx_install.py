@@ -117,22 +117,23 @@ assert all(getattr(mx.distributed, name) is value for name, value in before.item
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("build.MLX = '0.31.0'", "was built for MLX 0.31.0"),
+        ("build.MLX = ['0.31.0']", "was built for MLX 0.31.0 and"),
         ("build.PYTHON = '3.9'", "and Python 3.9, but this is MLX"),
-        ("sys.modules['mccl._mlx_build'] = None", "installed without its MLX extension"),
+        ("build.MLX = []", "installed without its MLX extension"),
         ("sys.modules['mlx.core'] = None", "needs MLX, which cannot be imported"),
         (
-            "import mccl._mlx as shim\n"
+            "from mccl import extensions\n"
             "def refuse(array): raise TypeError('incompatible function arguments')\n"
             "import types\n"
-            "sys.modules['mccl._mlx'] = types.SimpleNamespace(accepts=refuse)",
+            "name = extensions.module_for('mlx', mlx.core.__version__)\n"
+            "sys.modules[name] = types.SimpleNamespace(accepts=refuse)",
             "with an incompatible one",
         ),
     ],
 )
 def test_a_mismatch_is_one_sentence_at_import(change: str, expected: str):
     code = (
-        f"import sys\nimport mlx.core\nimport mccl._mlx_build as build\n{change}\nimport mccl.mlx"
+        f"import sys\nimport mlx.core\nimport mccl._built_for as build\n{change}\nimport mccl.mlx"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
