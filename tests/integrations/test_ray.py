@@ -35,7 +35,7 @@ def test_example_of_collectives(cluster: Cluster):
 
 @pytest.fixture
 def results(cluster: Cluster) -> Iterator[list[dict]]:
-    """What each rank of a group of two got from each call."""
+    """Returns the results of every call on each rank of a group of two."""
 
     # Pickled by value, because it is local; the workers cannot import this module.
     @ray.remote(num_cpus=1)
