@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,13 +16,19 @@ PATIENCE = 300
 
 def run(*command: object, **variables: str) -> str:
     """Returns what a command that must succeed prints. `variables` are environment variables."""
-    done = subprocess.run(
+    process = subprocess.Popen(
         [str(word) for word in command],
         env=launching.environment(**variables),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE,
-        check=False,
+        start_new_session=True,
     )
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return done.stdout
+    try:
+        output, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        # Launchers leave their ranks behind if they are killed.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0, (output, errors)
+    return output

@@ -55,17 +55,19 @@ def test_ignite_starts_its_ranks():
     assert "2 ranks on mccl: [3.0, 3.0, 3.0]" in run(sys.executable, EXAMPLES / "with_ignite.py")
 
 
-def loss_of_deepspeed(stage: int) -> str:
+def loss_of_deepspeed(stage: int, folder: Path) -> float:
     launcher = (sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", 2)
     port = ("--master_port", free_port())
-    output = run(*launcher, *port, EXAMPLES / "with_deepspeed.py", stage)
+    # DeepSpeed compiles an extension, and waits forever if another process died while it did so.
+    extensions = {"TORCH_EXTENSIONS_DIR": str(folder)}
+    output = run(*launcher, *port, EXAMPLES / "with_deepspeed.py", stage, **extensions)
     found = re.search(rf"^2 ranks on mccl, stage {stage}: loss ([\d.]+)$", output, re.M)
     assert found, output
-    return found[1]
+    return float(found[1])
 
 
-def test_deepspeed_trains_alike_with_every_stage_of_zero():
-    losses = [float(loss_of_deepspeed(stage)) for stage in range(4)]
+def test_deepspeed_trains_alike_with_every_stage_of_zero(tmp_path: Path):
+    losses = [loss_of_deepspeed(stage, tmp_path) for stage in range(4)]
     assert losses == pytest.approx([losses[0]] * 4, abs=1e-5)
     assert losses[0] < 0.1
 

@@ -14,14 +14,11 @@ from ray.util.collective import types
 from ray.util.collective.collective_group.base_collective_group import BaseGroup
 from torch import distributed as dist
 
-from mccl import torch_backend
+from mccl import config, torch_backend
 from mccl.torch_names import BACKEND
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: Time for which a rank waits for rank 0 to publish its address, in seconds.
-_PATIENCE = 60.0
 
 _OPS = {
     types.ReduceOp.SUM: dist.ReduceOp.SUM,
@@ -129,12 +126,14 @@ def _serve(key: str) -> dist.Store:
 
 def _find(key: str, group_name: str) -> dist.Store:
     """Waits for the address of rank 0's store, and connects to it."""
-    deadline = time.monotonic() + _PATIENCE
+    name = "connect_timeout"
+    patience = float(config.resolved_settings().get(name, config.default_text(name)))
+    deadline = time.monotonic() + patience
     while (found := internal_kv._internal_kv_get(key)) is None:
         if time.monotonic() > deadline:
             raise TimeoutError(
-                f"group {group_name!r}: rank 0 did not call init_collective_group within "
-                f"{_PATIENCE:g} s; check that every actor of the group calls it"
+                f"group {group_name!r}: rank 0 did not join within {patience:g} s "
+                "(MCCL_CONNECT_TIMEOUT); check that every actor of the group joins it"
             )
         time.sleep(0.02)
     host, port = found.decode().split()
