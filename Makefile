@@ -404,8 +404,8 @@ clean:
 #   make test-python       the Python, example and installation tests alone
 #   make test-long         the Python tests that make test leaves out: installations by pip, RDMA in a
 #                          guest, models of mlx-lm, many hosts, and further cases of what it tests
-#   make test-integrations Accelerate, Transformers, Lightning, Ignite, Ray and torchft on MCCL,
-#                          installed into an environment of their own
+#   make test-integrations Accelerate, Transformers, Lightning, Ignite, DeepSpeed, Ray and torchft on MCCL,
+#                          installed into an environment of their own, and the manifests of Kubernetes
 #   make test-torch-suite  PyTorch's own distributed tests against MCCL
 #   make test-mpi          the mpi backend under Open MPI and MPICH, with every size from 1 to 8
 #   make test-cluster      50 random clusters with random faults, from config and doctor to jobs of torch

@@ -1,4 +1,4 @@
-"""Sums over two workers of Ray Train on this machine."""
+"""Sums over two workers of Ray Train, on two nodes if the cluster has them."""
 
 import ray
 import torch
@@ -13,10 +13,16 @@ def train(_: dict) -> None:
     model(torch.ones(4, 8)).sum().backward()
     total = torch.ones(3)
     dist.all_reduce(total)
+    nodes = [None] * dist.get_world_size()
+    dist.all_gather_object(nodes, ray.get_runtime_context().get_node_id())
     if dist.get_rank() == 0:
-        print(f"{dist.get_world_size()} ranks on {dist.get_backend()}: {total.tolist()}")
+        print(
+            f"{len(nodes)} ranks on {dist.get_backend()} and {len(set(nodes))} nodes: "
+            f"{total.tolist()}"
+        )
 
 
-ray.init(num_cpus=2, include_dashboard=False)
-workers = ScalingConfig(num_workers=2)
+ray.init(include_dashboard=False)
+placement = "STRICT_SPREAD" if len(ray.nodes()) > 1 else "PACK"
+workers = ScalingConfig(num_workers=2, placement_strategy=placement)
 TorchTrainer(train, torch_config=TorchConfig(backend="mccl"), scaling_config=workers).fit()

@@ -100,6 +100,50 @@ def create(options: Any, group_options: Any) -> Any:
     )
 
 
+def create_apart(store: Any, rank: int, size: int, timeout: timedelta | None, name: str) -> Any:
+    """Makes a process group that torch.distributed does not know, for a framework's own groups.
+
+    The group is on a free port, regardless of MCCL_PORT_BASE, because the process may have other
+    groups of this kind.
+
+    Args:
+        store: Through which the ranks of the group meet.
+        rank: This process's rank in the group.
+        size: Number of ranks of the group.
+        timeout: None means the setting `timeout`.
+        name: Name of the group in messages.
+
+    Returns:
+        The process group, and its part that is MCCL's.
+    """
+    import torch
+    from torch.distributed import ProcessGroup
+    from torch.distributed.constants import default_pg_timeout
+
+    from . import config
+
+    shim = load()
+    settings = config.resolved_settings()
+    backend = shim.create(
+        store=store,
+        rank=rank,
+        size=size,
+        timeout=timeout or _timeout_of(default_pg_timeout, settings),
+        name=name,
+        # -1: no rank of this group belongs to torch's default group.
+        global_ranks=list(range(size)),
+        members=[-1] * size,
+        settings=settings | {"port_base": "0"},
+        elsewhere=False,
+    )
+    custom = ProcessGroup.BackendType.CUSTOM
+    group = ProcessGroup(store, rank, size)
+    group._set_default_backend(custom)
+    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+        group._register_backend(torch.device(device), custom, backend)
+    return group, backend
+
+
 def __getattr__(name: str) -> Any:
     if name in ("ProcessGroupMCCL", "Options"):
         group = load().ProcessGroupMCCL

@@ -5,16 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import torch
-from torch.distributed import ProcessGroup
 from torchft.process_group import ProcessGroupWrapper
 
-from . import config, torch_backend
+from . import torch_backend
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
-
-_CUSTOM = ProcessGroup.BackendType.CUSTOM
+    from torch.distributed import ProcessGroup, Store
 
 
 class ProcessGroupMCCL(ProcessGroupWrapper):
@@ -25,24 +21,10 @@ class ProcessGroupMCCL(ProcessGroupWrapper):
     """
 
     def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
-        shim = torch_backend.load()
-        backend = shim.create(
-            store=store,
-            rank=rank,
-            size=world_size,
-            timeout=self._timeout,
-            name=f"torchft-{self._uuid}",
-            # -1: no rank of this group belongs to torch's default group.
-            global_ranks=list(range(world_size)),
-            members=[-1] * world_size,
-            settings=config.resolved_settings() | {"port_base": "0"},
-            elsewhere=False,
+        name = f"torchft-{self._uuid}"
+        group, self._backend = torch_backend.create_apart(
+            store, rank, world_size, self._timeout, name
         )
-        group = ProcessGroup(store, rank, world_size)
-        group._set_default_backend(_CUSTOM)
-        for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
-            group._register_backend(torch.device(device), _CUSTOM, backend)
-        self._backend = backend
         return group
 
     def abort(self, errored: bool = True) -> None:

@@ -9,24 +9,9 @@ from pathlib import Path
 
 import launching
 import pytest
+from free_port import free_port
+from running import EXAMPLES, run
 from torchft.coordination import LighthouseServer
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples/frameworks"
-PATIENCE = 300
-
-
-def run(*command: object, **variables: str) -> str:
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=launching.environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return done.stdout
 
 
 def accelerate(*options: str) -> str:
@@ -70,8 +55,21 @@ def test_ignite_starts_its_ranks():
     assert "2 ranks on mccl: [3.0, 3.0, 3.0]" in run(sys.executable, EXAMPLES / "with_ignite.py")
 
 
-def test_ray_starts_its_ranks():
-    assert "2 ranks on mccl: [2.0, 2.0, 2.0]" in run(sys.executable, EXAMPLES / "with_ray.py")
+def loss_of_deepspeed(stage: int, folder: Path) -> float:
+    launcher = (sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", 2)
+    port = ("--master_port", free_port())
+    # DeepSpeed compiles an extension, and waits forever if another process died while it did so.
+    extensions = {"TORCH_EXTENSIONS_DIR": str(folder)}
+    output = run(*launcher, *port, EXAMPLES / "with_deepspeed.py", stage, **extensions)
+    found = re.search(rf"^2 ranks on mccl, stage {stage}: loss ([\d.]+)$", output, re.M)
+    assert found, output
+    return float(found[1])
+
+
+def test_deepspeed_trains_alike_with_every_stage_of_zero(tmp_path: Path):
+    losses = [loss_of_deepspeed(stage, tmp_path) for stage in range(4)]
+    assert losses == pytest.approx([losses[0]] * 4, abs=1e-5)
+    assert losses[0] < 0.1
 
 
 class Replica:

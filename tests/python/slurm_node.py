@@ -1,5 +1,7 @@
 """A real Slurm for tests: slurmctld, slurmd and munged on this machine."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import socket
@@ -9,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import wired_hosts
 from free_port import free_port
 from launching import PATIENCE, environment
 
@@ -37,14 +40,22 @@ def find(name: str) -> str:
 
 
 class Slurm:
-    """A Slurm cluster of one node, which claims to have four cores."""
+    """A Slurm cluster, each of whose nodes claims to have four cores.
 
-    def __init__(self) -> None:
+    A cluster of one node is this machine. Each of several nodes is a namespace with a network, a
+    name and a /dev/shm of its own; the control daemon and all commands run on the first.
+    """
+
+    def __init__(self, nodes: int = 1) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mccl-slurm-"))
         self.folder.chmod(0o755)
         self.daemons: list[subprocess.Popen] = []
         self.config = self.folder / "slurm.conf"
         self.environment = {"SLURM_CONF": str(self.config)}
+        self.nodes = {socket.gethostname().split(".")[0]: "127.0.0.1"}
+        if nodes > 1:
+            self.nodes = {f"node{k}": f"10.78.0.{k}" for k in range(1, nodes + 1)}
+        self.spaces = [f"mccls{os.getpid()}-{name}" for name in self.nodes] if nodes > 1 else []
         try:
             self._start()
         except BaseException:
@@ -52,10 +63,14 @@ class Slurm:
             raise
 
     def _write_config(self) -> None:
-        name = socket.gethostname().split(".")[0]
+        first, address = next(iter(self.nodes.items()))
+        nodes = "\n".join(
+            f"NodeName={name} NodeAddr={address} CPUs=4 State=UNKNOWN"
+            for name, address in self.nodes.items()
+        )
         self.config.write_text(f"""
 ClusterName=test
-SlurmctldHost={name}(127.0.0.1)
+SlurmctldHost={first}({address})
 AuthType=auth/munge
 AuthInfo=socket={self.folder}/munge.socket
 CredType=cred/munge
@@ -63,11 +78,11 @@ SlurmUser=root
 SlurmctldPort={free_port()}
 SlurmdPort={free_port()}
 StateSaveLocation={self.folder}/state
-SlurmdSpoolDir={self.folder}/spool
+SlurmdSpoolDir={self.folder}/spool-%n
 SlurmctldPidFile={self.folder}/slurmctld.pid
-SlurmdPidFile={self.folder}/slurmd.pid
+SlurmdPidFile={self.folder}/slurmd-%n.pid
 SlurmctldLogFile={self.folder}/slurmctld.log
-SlurmdLogFile={self.folder}/slurmd.log
+SlurmdLogFile={self.folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -76,7 +91,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-NodeName={name} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+{nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """)
 
@@ -84,8 +99,9 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        for name in ("state", "spool", "munge"):
+        for name in ("state", "munge"):
             (self.folder / name).mkdir()
+        self._make_hosts()
         self._write_config()
         own = self.folder / "munge"
         self._daemon(
@@ -94,9 +110,41 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
             f"--log-file={own}/log", f"--seed-file={own}/seed",
         )  # fmt: skip
         self._wait(lambda: (self.folder / "munge.socket").exists())
-        self._daemon(find("slurmctld"), "-D", "-f", self.config)
-        self._daemon(find("slurmd"), "-D", "-f", self.config)
+        self._daemon(*self.on(), find("slurmctld"), "-D", "-f", self.config)
+        for k, name in enumerate(self.nodes):
+            self._daemon(*self.on(k), find("slurmd"), "-D", "-f", self.config, "-N", name)
         self._wait(self._is_idle)
+
+    def _make_hosts(self) -> None:
+        """Joins the namespaces by a bridge in the first."""
+        if not self.spaces:
+            return
+        lines = [f"{address} {name}\n" for name, address in self.nodes.items()]
+        (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
+        first = self.spaces[0]
+        for space in self.spaces:
+            run("ip", "netns", "add", space)
+            run("ip", "-n", space, "link", "set", "lo", "up")
+        run("ip", "-n", first, "link", "add", "net", "type", "bridge")
+        for k, space in enumerate(self.spaces[1:]):
+            port = ("link", "add", f"port{k}", "type", "veth", "peer", "net", "netns", space)
+            run("ip", "-n", first, *port)
+            run("ip", "-n", first, "link", "set", f"port{k}", "master", "net", "up")
+        for space, address in zip(self.spaces, self.nodes.values(), strict=True):
+            run("ip", "-n", space, "address", "add", f"{address}/24", "dev", "net")
+            run("ip", "-n", space, "link", "set", "net", "up")
+
+    def on(self, index: int = 0) -> tuple[str, ...]:
+        """Returns the words before a command that make it run on a node."""
+        if not self.spaces:
+            return ()
+        script = (
+            f"mount --bind {self.folder}/hosts /etc/hosts && mount -t tmpfs shm /dev/shm && "
+            f'hostname {list(self.nodes)[index]} && exec "$@"'
+        )
+        own = ("unshare", "--mount", "--uts", "sh", "-c", script, "-")
+        # Unlike `ip netns exec`, nsenter keeps /sys, where slurmd needs the control groups.
+        return ("nsenter", f"--net=/run/netns/{self.spaces[index]}", *own)
 
     def _daemon(self, *command: object) -> None:
         log = (self.folder / f"daemon-{len(self.daemons)}.log").open("w")
@@ -112,12 +160,12 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
     def _is_idle(self) -> bool:
         state = subprocess.run(
-            ["sinfo", "-h", "-o", "%T"],
+            [*self.on(), "sinfo", "-h", "-N", "-o", "%T"],
             capture_output=True,
             text=True,
             env=environment(**self.environment),
         )
-        return state.stdout.strip() == "idle"
+        return state.stdout.split() == ["idle"] * len(self.nodes)
 
     def _wait(self, condition) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -131,15 +179,19 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         for daemon in reversed(self.daemons):
             daemon.terminate()
             daemon.wait(timeout=PATIENCE)
+        for space in self.spaces:
+            subprocess.run(["ip", "netns", "del", space], check=False)
         shutil.rmtree(self.folder)
 
 
-def made_for_a_module():
+def made_for_a_module(nodes: int = 1):
     """Body of a module-scoped fixture `slurm`: yields a running Slurm and stops it afterwards."""
     for name in DAEMONS:
         find(name)
     if os.geteuid() != 0:
         pytest.skip("slurmd needs root")
-    made = Slurm()
+    if nodes > 1 and (reason := wired_hosts.missing()):
+        pytest.skip(reason)
+    made = Slurm(nodes)
     yield made
     made.close()

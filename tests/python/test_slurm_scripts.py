@@ -1,4 +1,4 @@
-"""The scripts of examples/slurm, under a real Slurm of one node (slurm_node.py)."""
+"""The scripts of examples/slurm, under a real Slurm of two nodes (slurm_node.py)."""
 
 import sys
 from pathlib import Path
@@ -38,16 +38,15 @@ os.write(1, f"rank {world.rank()} of {world.size()}: {x[0].item()}\\n".encode())
 
 @pytest.fixture(scope="module")
 def slurm():
-    yield from made_for_a_module()
+    yield from made_for_a_module(nodes=2)
 
 
 def batch(slurm: Slurm, folder: Path, tasks: int, script: str, *arguments: object) -> list[str]:
-    """Runs a script by sbatch, and returns the sorted lines of its ranks."""
+    """Runs a script with `tasks` tasks on each node, and returns the sorted lines of its ranks."""
     output = folder / "output"
-    options = ("--wait", "-n", tasks, "--output", output, "--chdir", folder)
-    run(
-        "sbatch", *options, SCRIPTS / script, *arguments, PYTHON=sys.executable, **slurm.environment
-    )
+    options = ("--wait", "-N", 2, "--ntasks-per-node", tasks, "--output", output, "--chdir", folder)
+    sbatch = (*slurm.on(), "sbatch", *options, SCRIPTS / script, *arguments)
+    run(*sbatch, PYTHON=sys.executable, **slurm.environment)
     return sorted(output.read_text().splitlines())
 
 
@@ -62,28 +61,26 @@ def write(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.long
 def test_torch_by_one_task_for_each_rank(slurm: Slurm, tmp_path: Path):
     pytest.importorskip("torch")
-    lines = batch(slurm, tmp_path, 3, "torch.sbatch", write(tmp_path, TORCH))
-    assert ranks_of(lines) == [f"rank {rank} of 3: 6.0" for rank in range(3)], lines
+    lines = batch(slurm, tmp_path, 2, "torch.sbatch", write(tmp_path, TORCH))
+    assert ranks_of(lines) == [f"rank {rank} of 4: 10.0" for rank in range(4)], lines
 
 
 @pytest.mark.long
 def test_torch_by_torchrun_on_each_node(slurm: Slurm, tmp_path: Path):
     pytest.importorskip("torch")
     lines = batch(slurm, tmp_path, 1, "torchrun.sbatch", 2, write(tmp_path, TORCH))
-    assert ranks_of(lines) == [f"rank {rank} of 2: 3.0" for rank in range(2)], lines
+    assert ranks_of(lines) == [f"rank {rank} of 4: 10.0" for rank in range(4)], lines
 
 
 def test_an_unchanged_program_of_mlx(slurm: Slurm, tmp_path: Path):
     pytest.importorskip("mlx.core")
-    lines = batch(slurm, tmp_path, 2, "mlx.sbatch", write(tmp_path, MLX))
+    lines = batch(slurm, tmp_path, 1, "mlx.sbatch", write(tmp_path, MLX))
     assert ranks_of(lines) == [f"rank {rank} of 2: 3.0" for rank in range(2)], lines
 
 
 def test_a_program_of_cxx(slurm: Slurm, tmp_path: Path):
     bench = ("bench", "all_reduce", "--no-bounds", "--sizes", "8", "--seconds", "0.01")
-    assert "a job of 3 ranks" in "\n".join(
-        batch(slurm, tmp_path, 3, "cpp.sbatch", program(), *bench)
-    )
+    lines = batch(slurm, tmp_path, 2, "cpp.sbatch", program(), *bench)
+    assert "a job of 4 ranks" in "\n".join(lines)

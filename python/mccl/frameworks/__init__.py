@@ -23,6 +23,7 @@ _CHANGES = {
     "lightning.pytorch.strategies": "lightning",
     "lightning_fabric.strategies": "lightning",
     "pytorch_lightning.strategies": "lightning",
+    "ray.util.collective.collective": "ray",
 }
 
 
