@@ -163,8 +163,9 @@ def reconfigure(
         if place:
             if _settings["backend"] == "mpi":
                 raise InvalidArgument("reconfigure: MPI gives rank, size and root; pass none")
-            before = zip(("rank", "world_size", "root"), _distributed.place_of(_settings))
-            place = {name: str(value) for name, value in before} | place
+            names = ("rank", "world_size", "root")
+            before = zip(names, map(str, _distributed.place_of(_settings)), strict=True)
+            place = dict(before) | place
         resolved = {**_settings, **place, **changes}
         _distributed.place_of(resolved)
         _distributed.shutdown()

@@ -17,7 +17,7 @@
 
 namespace mccl::engine {
 
-/// What an announcement contains besides the collective (ControlKind::enqueued).
+/// The part of an announcement that is not the collective (ControlKind::enqueued).
 struct Announcement {
   bool asks = false;         ///< True if the sender waits for an answer.
   bool stopped = false;      ///< See EnqueuedCalls::stop().
@@ -103,7 +103,7 @@ class EnqueuedCalls {
   std::uint64_t last_ = 0;          // number of this rank's last collective
   std::uint64_t announced_ = 0;     // number of the last collective that was announced
   std::uint64_t first_missed_ = 0;  // number of the collective that missed() returned last
-  Times times_of_missed_;           // of the collective `first_missed_`
+  Times times_of_missed_;           // times of the collective `first_missed_`
   bool stopped_ = false;
   bool stop_is_news_ = false;  // true if the others do not know of stop() yet
   const GroupRank self_;

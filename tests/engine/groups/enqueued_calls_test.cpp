@@ -21,7 +21,7 @@ class EnqueuedCallsOfThree : public ::testing::Test {
   void record(std::uint64_t count, int second) {
     calls_.record(call_of(count), kStart + seconds(second), kStart + seconds(second + 10));
   }
-  /// Another member announces the same calls as this rank, but for the count of the last one.
+  /// Another member announces the same calls as this rank, except that the last one has `count`.
   auto hear(int member, std::uint64_t number, std::uint64_t count) {
     EnqueuedCalls::News news = calls_.last();
     news.call = call_of(count);
