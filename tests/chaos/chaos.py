@@ -17,6 +17,7 @@ import argparse
 import math
 import signal
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -119,6 +120,7 @@ def run(asked: argparse.Namespace) -> list[Record]:
         if record.complaints:
             print(f"{chr(13) if terminal else ''}seed {record.seed}: {record.text}")
             _complain(record)
+            print("  output of its ranks:\n" + textwrap.indent(record.stderr[-3000:], "    "))
             print(f'  replay it: make chaos CHAOS="--replay {record.seed}"', flush=True)
         if terminal:
             bad = sum(1 for each in records if each.complaints)
