@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import cpp
 from launching import environment
-from mpi_jobs import AS_ROOT, FLAGS
+from mpi_jobs import AS_ROOT, FLAGS, own_session
 from scenario import Scenario
 
 _MPIRUN = "mpirun.openmpi"
@@ -54,7 +54,7 @@ class Ranks:
             stdin=subprocess.DEVNULL,
             stdout=stderr,
             stderr=stderr,
-            env=environment(**AS_ROOT),
+            env=environment(**AS_ROOT, **own_session(folder)),
         )
         for process in self.processes:
             process.launcher = self._launcher

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from launching import PATIENCE, environment
@@ -16,17 +18,26 @@ FLAGS = {
 LIBRARY = {"openmpi": "Open MPI", "mpich": "MPICH"}
 
 
+def own_session(folder: str | Path) -> dict[str, str]:
+    """Returns the variable that gives an mpirun of Open MPI a folder of its own.
+
+    Otherwise all share one, which the first that ends may remove while another starts.
+    """
+    return {"OMPI_MCA_orte_tmpdir_base": str(folder)}
+
+
 def run(*command: object, patience: int = 3 * PATIENCE, **variables: str):
     """Runs a job and returns it with its standard output and error in one text."""
-    return subprocess.run(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=patience,
-        env=environment(**AS_ROOT, **variables),
-    )
+    with tempfile.TemporaryDirectory(prefix="mccl-mpi-") as folder:
+        return subprocess.run(
+            [str(word) for word in command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=patience,
+            env=environment(**AS_ROOT, **own_session(folder), **variables),
+        )
 
 
 @pytest.fixture(name="mpi", params=["openmpi", "mpich"])
