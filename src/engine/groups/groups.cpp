@@ -114,9 +114,9 @@ void Groups::hear_of_unmade(WorldRank peer, const ControlMessage& message) {
       break;
     case ControlKind::enqueued:  // This rank has enqueued nothing.
       if (!closed && decode_announcement(message.blob).asks) {
-        around_.peers.send(
-            peer,
-            {.kind = ControlKind::enqueued, .key = message.key, .blob = encode(Announcement())});
+        ControlMessage answer{.kind = ControlKind::enqueued, .key = message.key};
+        answer.blob = encode(Announcement());
+        around_.peers.send(peer, answer);
       }
       return;
     default:
