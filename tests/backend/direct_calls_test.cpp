@@ -65,6 +65,29 @@ class PathDouble final : public direct::Path {
   std::shared_ptr<std::atomic<bool>> lock_;  // guarded by mutex_
 };
 
+/// A rank whose world uses a path of its own.
+struct RankOnDevice {
+  RankOnDevice(Context& context, const std::shared_ptr<DeviceDouble>& device)
+      : path(std::make_shared<PathDouble>(device)),
+        group(dynamic_cast<native::NativeGroup&>(*context.world())),
+        stream(*device),
+        memory(device->allocate(kCount * sizeof(float))),
+        data{memory->outside(), kCount, DType::f32, kDevice} {
+    group.use(path);
+  }
+  /// Makes a call for whose end the stream waits, so that it has no Work.
+  void call(std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+    group.all_reduce(data, data, ReduceKind::sum,
+                     {.timeout = timeout, .caller_waits = true, .stream = &stream});
+  }
+
+  const std::shared_ptr<PathDouble> path;
+  native::NativeGroup& group;
+  DeviceDouble::Queue stream;
+  const std::shared_ptr<testing::ForbiddenMemory> memory;
+  const Buffer data;
+};
+
 class DirectCalls : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -284,22 +307,18 @@ std::vector<std::string> run_held_calls(
   return testing::run_failing_ranks(
       2,
       [&](Context& context) {
-        const auto path = std::make_shared<PathDouble>(device);
-        auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
-        group.use(path);
-        DeviceDouble::Queue stream(*device);
-        const auto memory = device->allocate(kCount * sizeof(float));
-        const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
-        group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
-        path->hold_calls();
+        RankOnDevice rank(context, device);
+        rank.call();
+        rank.path->hold_calls();
         try {
-          (context.rank() == 0 ? of_rank_0 : of_rank_1)(group, data, {.stream = &stream});
-          while (group.failure().empty()) std::this_thread::yield();
-          stream.finish();
-          throw Error(group.failure());
+          (context.rank() == 0 ? of_rank_0 : of_rank_1)(rank.group, rank.data,
+                                                        {.stream = &rank.stream});
+          while (rank.group.failure().empty()) std::this_thread::yield();
+          rank.stream.finish();
+          throw Error(rank.group.failure());
         } catch (const Error&) {
-          path->abort();
-          stream.finish();
+          rank.path->abort();
+          rank.stream.finish();
           throw;
         }
       },
@@ -355,20 +374,14 @@ TEST_F(DirectCalls, AMemberThatLeavesAfterItsLastCallIsNotLate) {
   const auto texts = testing::run_failing_ranks(
       2,
       [this](Context& context) {
-        const auto path = std::make_shared<PathDouble>(device_);
-        auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
-        group.use(path);
-        DeviceDouble::Queue stream(*device_);
-        const auto memory = device_->allocate(kCount * sizeof(float));
-        const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
+        RankOnDevice rank(context, device_);
         context.world()->barrier().wait();
-        group.all_reduce(
-            data, data, ReduceKind::sum,
-            {.timeout = std::chrono::milliseconds(300), .caller_waits = true, .stream = &stream});
-        stream.finish();
+        rank.call(std::chrono::milliseconds(300));
+        rank.stream.finish();
         if (context.rank() == 1) return;
-        std::this_thread::sleep_for(std::chrono::seconds(1));  // longer than the timeout
-        EXPECT_EQ(group.failure(), "");
+        // Longer than the timeout, and than the interval of heartbeats.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        EXPECT_EQ(rank.group.failure(), "");
       },
       [](int) {
         Config config = testing::test_config();
@@ -433,17 +446,12 @@ TEST(DirectCallsOfProcesses, ADeathEndsCallsOnTheDevice) {
     }
     const auto device = std::make_shared<DeviceDouble>();
     device::replace_maker(DeviceKind::cuda, [&device](int) { return device; });
-    const auto path = std::make_shared<PathDouble>(device);
-    path->hold_calls();
-    auto& group = dynamic_cast<native::NativeGroup&>(*context.world());
-    group.use(path);
-    DeviceDouble::Queue stream(*device);
-    const auto memory = device->allocate(kCount * sizeof(float));
-    const Buffer data{memory->outside(), kCount, DType::f32, kDevice};
-    group.all_reduce(data, data, ReduceKind::sum, {.caller_waits = true, .stream = &stream});
+    RankOnDevice on_device(context, device);
+    on_device.path->hold_calls();
+    on_device.call();
     say("waits");
-    stream.finish();
-    say(path->aborted ? group.failure() : "it was not ended");
+    on_device.stream.finish();
+    say(on_device.path->aborted ? on_device.group.failure() : "it was not ended");
   });
   EXPECT_EQ(ranks.line(1), "there");
   EXPECT_EQ(ranks.line(0), "waits");

@@ -125,9 +125,12 @@ def test_a_rank_that_ends_is_named(backend, waits, ends_by, size):
     use_gpus()
 
 
-@SIZES
-@pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
-@pytest.mark.parametrize("backend", ["cuda", "nccl"])
+def each_way(test):
+    test = pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])(test)
+    return SIZES(pytest.mark.parametrize("backend", ["cuda", "nccl"])(test))
+
+
+@each_way
 def test_a_late_rank_is_named(backend, waits, size):
     for said in run_ranks(backend, waits, LATE, size):
         assert "the GPU is free" in said, said
@@ -135,9 +138,7 @@ def test_a_late_rank_is_named(backend, waits, size):
         assert f"rank {size - 1}" in error, said
 
 
-@SIZES
-@pytest.mark.parametrize("waits", [True, False], ids=["sync", "async"])
-@pytest.mark.parametrize("backend", ["cuda", "nccl"])
+@each_way
 def test_calls_that_differ_are_named(backend, waits, size):
     for said in run_ranks(backend, waits, DIFFERS, size):
         assert "the GPU is free" in said, said
