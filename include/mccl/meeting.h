@@ -68,8 +68,8 @@ MCCL_API Joined join(const Placement& placement, const Config& config,
 /// rank 0 distributes through MPICH's launcher. The launcher answers only once in the lifetime of a
 /// process, and only after all ranks have called this function. Returns an empty text if no store
 /// is needed (with MPI, or for a single rank), or if no launcher provides the address (with a
-/// hostfile). Throws InvalidArgument if `placement.root` is not an address, and Error if the launcher
-/// fails.
+/// hostfile). Throws InvalidArgument if `placement.root` is not an address, and Error if the
+/// launcher fails.
 MCCL_API std::string meeting_point(const Placement& placement, const Config& config);
 
 }  // namespace rendezvous

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <future>
 #include <limits>
 #include <utility>
 
-#include "backend/direct/agreement.h"
+#include "backend/mpi/communicator.h"
 #include "backend/mpi/flight.h"
 #include "backend/mpi/process.h"
-#include "backend/mpi/worker.h"
 #include "base/keep.h"
 #include "mccl/error.h"
 
@@ -35,11 +33,6 @@ constexpr std::chrono::milliseconds kLastMoment{1000};
 /// Time limit that replaces kLastMoment if a thread is in a blocking call, which cannot be
 /// cancelled.
 constexpr std::chrono::milliseconds kLastMomentOfThreads{10'000};
-/// Time limit for the creation of a communicator after a member has died. MPI may still succeed,
-/// and can then be used further.
-constexpr std::chrono::milliseconds kAfterADeath{300};
-/// Interval at which a rank that waits for its communicator looks for deaths.
-constexpr std::chrono::milliseconds kLookInterval{10};
 /// Maximum number of times that one advance() tests whether a collective has ended. Several tests
 /// are worthwhile, because the rest of advance() takes as long as one test.
 constexpr int kLooks = 32;
@@ -322,89 +315,15 @@ void MpiCarrier::close(bool whole) noexcept {
   }
 }
 
-/// Compares the MPI library and thread level of all ranks of the group. Throws MismatchError on
-/// every rank if they differ, and TimeoutError if some ranks do not arrive within `patience`.
-void check_libraries(Group& group, const MpiProcess& process, std::chrono::milliseconds patience) {
-  struct MpiLibrary {
-    char text[128];
-  };
-  MpiLibrary own{};
-  fmt::format("{}, {}", process.library().identity().version, name_of(process.level()))
-      .copy(own.text, sizeof(own.text) - 1);
-  std::vector<MpiLibrary> all;
-  try {
-    all = direct::gather(group, own, patience);
-  } catch (const TimeoutError& error) {
-    throw TimeoutError(fmt::format(
-        "group '{}': not all of its ranks created the group in time (MCCL_CONNECT_TIMEOUT): {}",
-        group.name(), error.what()));
-  }
-  for (int rank = 1; rank < group.size(); ++rank) {
-    const std::string_view theirs = all[static_cast<std::size_t>(rank)].text;
-    if (theirs == all.front().text) continue;
-    throw MismatchError(
-        fmt::format("group '{}': rank {} uses {}, but rank 0 uses {}; use the same MPI library and "
-                    "thread level on all ranks",
-                    group.name(), rank, theirs, all.front().text));
-  }
-}
-
-/// Creates the group's communicator. MPI blocks in this call without a time limit if a member dies
-/// meanwhile. So another thread makes the call, and is abandoned if the group has failed or the
-/// time is over; MPI cannot be used any more then. Below MPI_THREAD_MULTIPLE, the wait is
-/// unlimited, because a thread that is blocked in MPI would also block all other calls of MPI.
-CallCommunicator make_communicator(const Group& group, MpiProcess& process,
-                                   const std::vector<int>& members,
-                                   std::chrono::milliseconds patience) {
-  const auto made = std::make_shared<CallCommunicator>();
-  const auto make = [made, members, &process, name = group.name()] {
-    const MpiLibrary& library = process.library();
-    made->library = &library;
-    made->most = most_in_a_call;
-    const auto hash = std::hash<std::string>()(name);
-    const auto tag = static_cast<int>(
-        hash % static_cast<std::size_t>(half_of_tags(library.largest_tag(process.control()))));
-    made->comm = library.create_group(process.control(), members.data(),
-                                      static_cast<int>(members.size()), tag);
-    library.return_errors(made->comm);
-    made->rank = library.rank(made->comm);
-    made->size = library.size(made->comm);
-    made->largest_tag = library.largest_tag(made->comm);
-  };
-  if (process.level() != ThreadLevel::multiple) {
-    process.call(make);
-    return *made;
-  }
-  Worker worker("mccl-mpi-comm");
-  std::future<void> done = worker.take(make);
-  Clock::time_point limit = Clock::now() + patience;
-  for (std::string lost; done.wait_for(kLookInterval) != std::future_status::ready;) {
-    if (process.is_over()) throw PeerError(process.failure());
-    if (lost.empty() && !(lost = group.failure()).empty())
-      limit = std::min(limit, Clock::now() + kAfterADeath);
-    if (Clock::now() < limit) continue;
-    const std::string what =
-        fmt::format("rank {} cannot create group '{}' with MPI: ", group.rank(), group.name());
-    process.end_for_good(what + (lost.empty() ? "a member has not answered in time" : lost));
-    if (!lost.empty()) throw PeerError(what + lost);
-    throw TimeoutError(
-        fmt::format("{}MPI has not made its communicator after {:.3g} s "
-                    "(MCCL_CONNECT_TIMEOUT); look at the output of the other ranks",
-                    what, std::chrono::duration<double>(patience).count()));
-  }
-  done.get();
-  return *made;
-}
-
 }  // namespace
 
 std::unique_ptr<engine::Carrier> make_carrier(Group& group, const std::vector<int>& members,
                                               std::chrono::milliseconds patience,
                                               std::weak_ptr<engine::Engine> engine) {
   MpiProcess& process = MpiProcess::get({});
-  check_libraries(group, process, patience);
-  return std::make_unique<MpiCarrier>(process, make_communicator(group, process, members, patience),
-                                      std::move(engine));
+  CallCommunicator place = make_communicator(group, process, members, patience);
+  place.most = most_in_a_call;
+  return std::make_unique<MpiCarrier>(process, place, std::move(engine));
 }
 
 void count_at_most(std::size_t most) { most_in_a_call = most; }
