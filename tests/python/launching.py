@@ -80,8 +80,16 @@ def wait_until(condition, what: object = ""):
     return value
 
 
-def folders() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("mccl-launch.*")}
+def unused_folders() -> set[str]:
+    """Returns the folders of jobs without a running rank. Other jobs may run beside a test."""
+    names = {path.name for path in Path(tempfile.gettempdir()).glob("mccl-launch.*")}
+    variables = [
+        value
+        for process in psutil.process_iter(["environ"])
+        for value in (process.info["environ"] or {}).values()
+        if "mccl-launch." in value
+    ]
+    return {name for name in names if not any(name in value for value in variables)}
 
 
 def marked(mark: str) -> list[psutil.Process]:

@@ -32,6 +32,13 @@ def record_of(pid: int) -> dict | None:
     return record if record["calls"] else None
 
 
+def has_done(pid: int, call: str, size: int) -> bool:
+    return any(
+        (each["call"], each["bytes"], each["state"]) == (call, size, "done")
+        for each in (record_of(pid) or {"calls": []})["calls"]
+    )
+
+
 def ranks_of(pid: int) -> list[int]:
     """Returns the two processes that `pid` has started, once both have made a call."""
     ranks = [each.pid for each in psutil.Process(pid).children() if record_of(each.pid)]
@@ -58,8 +65,7 @@ def test_dump_prints_the_calls_of_a_running_process(job, tmp_path):
     records = [record_of(pid) for pid in job]
     assert sorted(record["rank"] for record in records) == [0, 1]
     assert len({record["job"] for record in records}) == 1
-    last = [call for call in records[0]["calls"] if call["state"] == "done"][-1]
-    assert (last["call"], last["bytes"], last["state"]) == ("all_reduce", 1 << 20, "done")
+    assert wait_until(lambda: has_done(job[0], "all_reduce", 1 << 20))
     file = tmp_path / "record.json"
     run("dump", job[0], "-o", file)
     assert json.loads(file.read_text())["pid"] == job[0]

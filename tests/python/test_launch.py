@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import PATIENCE, environment, folders, marked, program, run, start, wait_until
+from launching import PATIENCE, environment, marked, program, run, start, unused_folders, wait_until
 
 SH = ("--", "sh", "-c")
 FACES = (
@@ -22,9 +22,9 @@ FACES = (
 @pytest.fixture(autouse=True)
 def nothing_remains():
     """Checks that no job folder remains. Tests look for leftover processes by their mark."""
-    before = folders()
+    before = unused_folders()
     yield
-    wait_until(lambda: folders() <= before, folders() - before)
+    wait_until(lambda: unused_folders() <= before, unused_folders() - before)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import ssh_hosts
-from launching import PATIENCE, folders, marked, program, wait_until
+from launching import PATIENCE, marked, program, unused_folders, wait_until
 from ssh_hosts import begin, launch
 
 pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing() or "-")
@@ -31,9 +31,9 @@ def hosts():
 @pytest.fixture(autouse=True)
 def nothing_remains(hosts):
     """Checks that no job folder remains. All hosts share this machine's temporary folder."""
-    before = folders()
+    before = unused_folders()
     yield
-    wait_until(lambda: folders() <= before, folders() - before)
+    wait_until(lambda: unused_folders() <= before, unused_folders() - before)
 
 
 def need(*modules: str) -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from launching import environment, folders, marked, program, run, wait_until
+from launching import environment, marked, program, run, unused_folders, wait_until
 
 pexpect = pytest.importorskip("pexpect")
 
@@ -20,9 +20,9 @@ needs_numpy = pytest.mark.skipif(find_spec("numpy") is None, reason="not install
 @pytest.fixture(autouse=True)
 def nothing_remains():
     """Checks that no job folder remains."""
-    before = folders()
+    before = unused_folders()
     yield
-    wait_until(lambda: folders() <= before, folders() - before)
+    wait_until(lambda: unused_folders() <= before, unused_folders() - before)
 
 
 def test_all_ranks_start_again_after_a_failure():

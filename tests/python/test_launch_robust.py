@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import ssh_hosts
-from launching import PATIENCE, environment, folders, marked, program, wait_until
+from launching import PATIENCE, environment, marked, program, unused_folders, wait_until
 from ssh_hosts import begin, launch
 
 pytestmark = pytest.mark.skipif(bool(why := ssh_hosts.missing()), reason=why or "-")
@@ -31,9 +31,9 @@ def nothing_remains(hosts):
 
     All hosts share this machine's temporary folder.
     """
-    before = folders()
+    before = unused_folders()
     yield
-    wait_until(lambda: folders() <= before, folders() - before)
+    wait_until(lambda: unused_folders() <= before, unused_folders() - before)
     for name in {*hosts.sshd_options, *hosts.before_sshd}:
         hosts.sshd_options.pop(name, None)
         hosts.before_sshd.pop(name, None)
