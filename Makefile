@@ -352,6 +352,7 @@ wheels: .venv-wheels/.installed
 # WHEEL is a wheel for this Python. Downloads every torch for which it is, several gigabytes each.
 WHEEL ?= $(lastword $(filter-out $(wildcard build/wheels/*+*),$(wildcard build/wheels/*.whl)))
 test-wheels: .venv-wheels/.installed
+	@test -f "$(WHEEL)" || { echo "test-wheels: there is no wheel '$(WHEEL)'; run make wheels, or set WHEEL=FILE" >&2; exit 1; }
 	@WHEEL=$(WHEEL) .venv-wheels/bin/python -m pytest -m long tests/install/test_wheels.py
 
 # The wheels for a package index, for every Python; on Linux, in containers of manylinux.

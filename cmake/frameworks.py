@@ -7,10 +7,10 @@ interpreter is asked twice, with and without these variables.
 If MCCL_FRAMEWORKS is set, they are instead all versions in that folder, where
 scripts/fetch_frameworks.sh puts them.
 
-As a program, it prints the folders of each for CMake, such as TORCH=/folder;/other. The list is
-empty if there is no such framework. scikit-build-core calls dynamic_metadata() for the version of
-the distribution. The version names the frameworks, because pip shows nothing else of a successful
-build. With MCCL_FRAMEWORKS it does not, because a package index refuses such versions.
+CMake runs this file, which then prints the folders of each framework, such as TORCH=/folder;/other.
+The list is empty if there is no such framework. scikit-build-core calls dynamic_metadata() for the
+version of the distribution. The version names the frameworks, because pip shows nothing else of a
+successful build. With MCCL_FRAMEWORKS it does not, because a package index refuses such versions.
 """
 
 from __future__ import annotations
