@@ -71,6 +71,9 @@ struct MCCL_API Config {
   /// In a group of at most 8 ranks, no two of which share memory, an all_reduce of fewer bytes than
   /// this uses the algorithm `direct`
   std::size_t small_msg_threshold = 65536;
+  /// Whether large messages between ranks of one host are copied once, directly from the memory of
+  /// the sending process: auto, on, off. With auto, they are if that was measured to be faster
+  std::string cross_memory = "auto";
   bool transport_crc = false;  ///< If true, every message is checked with a CRC-32C
   /// If true, GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN
   bool fast_math = true;

@@ -151,6 +151,13 @@ constexpr SettingRow kRows[] = {
      "An all_reduce of fewer bytes sends all data to all ranks in one step, if the group has at "
      "most 8 ranks and no shared memory",
      {.must_agree = true, .maximum = kGiB}},
+    {"cross_memory",
+     &Config::cross_memory,
+     "auto, on, off",
+     "Linux only: messages of more than 32 KiB between ranks of one host are copied once, directly "
+     "from the memory of the sending process, instead of twice, through shared memory. auto: if a "
+     "measurement at the start of the job finds that faster; on: wherever the system permits it",
+     {.kind = choice, .must_agree = true}},
     {"transport_crc",
      &Config::transport_crc,
      "true, false",

@@ -162,7 +162,10 @@ Arena::Arena(std::size_t capacity) : capacity_(capacity), file_(make_memory_file
         "memory limit of the container");
   }
   first_page_ = Mapping::of(file_, 0, page_bytes());
-  new (first_page_.data()) ArenaHeader;
+  auto& header = *new (first_page_.data()) ArenaHeader;
+  header.address = reinterpret_cast<std::uintptr_t>(&header);
+  std::random_device random;
+  header.token = std::uint64_t{random()} << 32 | random();
   if (capacity_ > page_bytes()) free_.push_back({page_bytes(), capacity_ - page_bytes()});
 }
 

@@ -123,12 +123,19 @@ bool LocalConnection::same_user() const {
 #endif
 }
 
-Descriptor LocalConnection::process() const {
-#if defined(__linux__) && defined(SYS_pidfd_open)
+pid_t LocalConnection::process_id() const {
+#ifdef __linux__
   ucred peer = {};
   socklen_t length = sizeof peer;
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.pid > 0)
-    return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) return peer.pid;
+#endif
+  return 0;
+}
+
+Descriptor LocalConnection::process() const {
+#if defined(__linux__) && defined(SYS_pidfd_open)
+  if (const pid_t pid = process_id(); pid > 0)
+    return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 #endif
   return {};
 }

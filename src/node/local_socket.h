@@ -52,6 +52,8 @@ class LocalConnection {
   int descriptor() const { return socket_.get(); }
   /// True if the peer runs as the same user as this process.
   bool same_user() const;
+  /// Returns the number of the process at the other end; 0 if this process cannot see it.
+  pid_t process_id() const;
   /// Returns a descriptor of the process at the other end; see Neighbour::process.
   Descriptor process() const;
   /// Sends all bytes or none. Returns false if the system refuses for now, for example because this

@@ -10,6 +10,7 @@
 
 #include "base/rank.h"
 #include "node/arena.h"
+#include "node/peer_memory.h"
 
 namespace mccl::node {
 
@@ -21,6 +22,7 @@ struct Neighbour {
   /// Refers to the rank's process (pidfd_open(2)). Invalid if the system offers no such descriptor,
   /// or if the process is in a PID namespace that this process cannot see.
   Descriptor process = {};
+  pid_t pid = 0;  ///< Number of that process; meaningful only if `process` is valid.
 
   /// True if the rank's process is known to have ended.
   bool has_ended() const {
@@ -28,6 +30,7 @@ struct Neighbour {
     return process && ::poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
   }
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
+  PeerMemory memory() const { return {pid, process.get()}; }
 };
 
 /// Number of descriptors that a rank holds for each neighbour.

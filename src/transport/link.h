@@ -81,6 +81,20 @@ class Link {
   /// the rest must also stay unchanged until it is written or the link is destroyed.
   virtual std::size_t borrowed() const { return 0; }
 
+  /// True if the peer can copy data directly from the memory of this process, by read_peer().
+  virtual bool lends_memory() const { return false; }
+  /// Copies the bytes at `address` of the peer's process to `to`, without the link's own memory.
+  /// The peer must have passed the address for this purpose. Returns false if the system refuses;
+  /// `to` is then undefined. Throws LinkClosed if the peer closed its end or called
+  /// withdraw_memory() before the copy was complete, because the peer's program may then have
+  /// changed these bytes.
+  virtual bool read_peer([[maybe_unused]] std::uint64_t address,
+                         [[maybe_unused]] std::span<std::byte> to) {
+    return false;
+  }
+  /// From now on, read_peer() of the peer throws. The caller must not write afterwards.
+  virtual void withdraw_memory() noexcept {}
+
   /// Bytes that write() has accepted and the peer's host has not acknowledged: destroying the link
   /// may lose them. 0 if the transport cannot know.
   virtual std::size_t unsent() const = 0;

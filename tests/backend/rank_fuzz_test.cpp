@@ -269,7 +269,7 @@ class Fuzzer {
   void send_frame(const LinkKey& key, Link& link) {
     Frame frame;
     const bool collective = key.purpose == Purpose::collective;
-    frame.kind = collective ? FrameKind::collective : static_cast<FrameKind>(1 + below(5));
+    frame.kind = collective ? FrameKind::collective : static_cast<FrameKind>(1 + below(6));
     frame.call = a_call(collective);
     frame.call.sequence = frame.kind == FrameKind::eager || frame.kind == FrameKind::request
                               ? ++announced_[key]
@@ -279,6 +279,7 @@ class Fuzzer {
       frame.call.tag = 1;
       frame.message = frame.kind == FrameKind::data ? below(3) : 0;
     }
+    if (frame.kind == FrameKind::request && below(2) == 0) frame.payload_bytes = 8;
     if (frame.kind == FrameKind::data) {
       frame.payload_bytes = std::min<std::uint32_t>(engine::kPieceBytes, kElements);
     } else if (frame.kind == FrameKind::eager) {

@@ -65,12 +65,13 @@ TEST(Agreement, ChangesOnlyWithSettingsThatMustAgree) {
 }
 
 TEST(Agreement, IsNameAndValuePerLine) {
-  EXPECT_EQ(agreement_of(Config{}),
-            "rdma_ring=false\nrdma_uncabled=relay\n"
-            "chunk_bytes=4194304\nsmall_msg_threshold=65536\ntransport_crc=false\n"
-            "reduce_on=auto\ntest_only_shared_gpu=no\ncompression=none\ntopk_ratio=0.01\n"
-            "compression_min_bytes=65536\nalgorithm=auto\nliveness_interval=10\nlink_retry=-1\n"
-            "calibrate=true\nlink_latency_us=0\nlink_gbit=0\nencryption=off\n");
+  EXPECT_EQ(
+      agreement_of(Config{}),
+      "rdma_ring=false\nrdma_uncabled=relay\n"
+      "chunk_bytes=4194304\nsmall_msg_threshold=65536\ncross_memory=auto\ntransport_crc=false\n"
+      "reduce_on=auto\ntest_only_shared_gpu=no\ncompression=none\ntopk_ratio=0.01\n"
+      "compression_min_bytes=65536\nalgorithm=auto\nliveness_interval=10\nlink_retry=-1\n"
+      "calibrate=true\nlink_latency_us=0\nlink_gbit=0\nencryption=off\n");
 }
 
 TEST(Warnings, NoneForTheDefaults) {

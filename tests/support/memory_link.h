@@ -29,12 +29,14 @@ struct MemoryPath {
   struct Side {
     std::deque<std::byte> bytes;  ///< Bytes in flight to this end.
     bool left = false;
+    bool withdrawn = false;    ///< True once this end has called withdraw_memory().
     std::uint64_t events = 0;  ///< Number of the other end's actions, for wait().
   };
 
   explicit MemoryPath(std::size_t bytes_each_way) : capacity(bytes_each_way) {}
 
   const std::size_t capacity;
+  bool lends_memory = false;  ///< Set before the ends are used; see MemoryLink::lend_memory().
   std::mutex mutex;
   std::condition_variable changed;
   std::array<Side, 2> sides;  // guarded by mutex
@@ -104,6 +106,24 @@ class MemoryLink final : public transport::Link {
   }
 
   int descriptor() const override { return -1; }
+
+  /// Lets each end copy from the memory of the other, which is in the same process.
+  void lend_memory() { path_->lends_memory = true; }
+  /// This end's read_peer() fails from now on, as if the system refused it.
+  void refuse_memory() { refuses_memory_ = true; }
+  bool lends_memory() const override { return path_->lends_memory; }
+  bool read_peer(std::uint64_t address, std::span<std::byte> to) override {
+    if (refuses_memory_ || !path_->lends_memory) return false;
+    if (!to.empty()) std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
+    std::lock_guard lock(path_->mutex);
+    if (theirs().left || theirs().withdrawn) fail();
+    return true;
+  }
+  void withdraw_memory() noexcept override {
+    std::lock_guard lock(path_->mutex);
+    mine().withdrawn = true;
+  }
+
   std::size_t unsent() const override {
     std::lock_guard lock(path_->mutex);
     return theirs().bytes.size();
@@ -171,6 +191,7 @@ class MemoryLink final : public transport::Link {
   const std::string peer_;
   std::vector<std::byte> arrived_;  ///< Received bytes that are not consumed yet.
   bool peer_gone_ = false;
+  bool refuses_memory_ = false;
 };
 
 }  // namespace mccl::testing

@@ -104,10 +104,12 @@ class MessagesEnd {
 /// Ranks 0 and 1 of a group of two.
 struct MessagesPair {
   explicit MessagesPair(std::size_t link_capacity = MemoryLink::kUsualCapacity, int rails = 1,
-                        std::size_t payload_limit = std::size_t{4} << 20)
-      : first(0, 2, payload_limit), second(1, 2, payload_limit) {
+                        std::size_t payload_limit = std::size_t{4} << 20, bool crc = false)
+      : first(0, 2, payload_limit, crc), second(1, 2, payload_limit, crc) {
     for (int rail = 0; rail < rails; ++rail) {
       auto [near, far] = MemoryLink::make(link_capacity);
+      near_links.push_back(near.get());
+      far_links.push_back(far.get());
       const auto index = static_cast<std::uint8_t>(rail);
       first.attach(1, index, static_cast<std::uint8_t>(rails), std::move(near));
       second.attach(0, index, static_cast<std::uint8_t>(rails), std::move(far));
@@ -123,6 +125,8 @@ struct MessagesPair {
     }
   }
 
+  /// The links of each end, by rail. Valid as long as that end has them.
+  std::vector<MemoryLink*> near_links, far_links;
   MessagesEnd first;
   MessagesEnd second;
 };

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "support/node_process.h"
+#include "support/process_memory.h"
 #include "transport/link_conformance.h"
 #include "transport/shm/link.h"
 
@@ -16,11 +17,12 @@ using shm::ShmLink;
 struct Pair {
   std::array<NodeProcess, 2> processes;
 
-  LinkPair connect() {
+  /// `seen_by_maker`, `seen_by_joiner`: what each end takes for the memory of the other's process.
+  LinkPair connect(node::PeerMemory seen_by_maker = {}, node::PeerMemory seen_by_joiner = {}) {
     auto made = ShmLink::make(processes[0].arena(), ShmLink::kUsualRingBytes, processes[1].bell(),
-                              "rank 1");
-    auto joined =
-        ShmLink::join(processes[0].passed(), made->place(), processes[0].bell(), "rank 0");
+                              "rank 1", seen_by_maker);
+    auto joined = ShmLink::join(processes[0].passed(), made->place(), processes[0].bell(), "rank 0",
+                                seen_by_joiner);
     return {std::move(made), std::move(joined)};
   }
 };
@@ -64,6 +66,49 @@ TEST(ShmLink, HasNoDescriptorAndNamesItsPeer) {
   EXPECT_NE(a->description().find("rank 1"), std::string::npos) << a->description();
   EXPECT_NE(b->description().find("rank 0"), std::string::npos) << b->description();
 }
+
+#ifdef __linux__
+
+using mccl::testing::own_process;
+
+std::uint64_t address_of(const Bytes& bytes) {
+  return reinterpret_cast<std::uintptr_t>(bytes.data());
+}
+
+TEST(ShmLink, ReadsTheMemoryOfThePeer) {
+  Pair pair;
+  const auto [a, b] = pair.connect({}, own_process().memory());
+  EXPECT_TRUE(a->lends_memory());
+  EXPECT_FALSE(b->lends_memory()) << "the maker cannot read the joiner's memory";
+  const Bytes sent(1 << 20, std::byte{7});
+  Bytes got(sent.size());
+  EXPECT_TRUE(b->read_peer(address_of(sent), got));
+  EXPECT_EQ(got, sent);
+  EXPECT_FALSE(a->read_peer(address_of(sent), got));
+}
+
+TEST(ShmLink, ReportsMemoryThatCannotBeRead) {
+  Pair pair;
+  const auto [a, b] = pair.connect(own_process().memory(), own_process().memory());
+  Bytes got(100);
+  EXPECT_FALSE(b->read_peer(0, got));
+  EXPECT_EQ(a->write(Bytes(10)), 10u) << "the link continues";
+  EXPECT_EQ(b->read(got), 10u);
+}
+
+/// The peer's program may change its memory once its end is closed, or the memory is withdrawn.
+TEST(ShmLink, DoesNotDeliverMemoryThatMayHaveChanged) {
+  const Bytes sent(100);
+  Bytes got(sent.size());
+  for (const bool closes : {false, true}) {
+    Pair pair;
+    auto [a, b] = pair.connect({}, own_process().memory());
+    closes ? a.reset() : a->withdraw_memory();
+    EXPECT_THROW(b->read_peer(address_of(sent), got), LinkClosed);
+  }
+}
+
+#endif
 
 TEST(ShmLink, DoesNotWakeAPeerThatIsAwake) {
   Pair pair;

@@ -229,20 +229,9 @@ class Calibration {
     return std::max(0.0, row - one) / static_cast<double>(kRow - 1);
   }
 
-  std::vector<int> members_of_my_node() const {
-    std::vector<int> members;
-    for (int r = 0; r < engine_->size() && !nodes_.empty(); ++r) {
-      if (nodes_[static_cast<std::size_t>(r)] ==
-          nodes_[static_cast<std::size_t>(engine_->rank())]) {
-        members.push_back(r);
-      }
-    }
-    return members;
-  }
-
   /// Fits the facts of the window so that the model predicts the measured times.
   void measure_window(Facts& measured) {
-    const std::vector<int> members = members_of_my_node();
+    const std::vector<int> members = members_of_my_node(*engine_);
     if (members.size() < 2) return;
     std::optional<NativeGroup> of_node;
     if (!engine_->is_one_node()) {
@@ -354,12 +343,15 @@ class Calibration {
 }  // namespace
 
 void calibrate(const std::shared_ptr<engine::Engine>& engine) {
-  if (engine->size() == 1 || !engine->config().calibrate) return;
+  if (engine->size() == 1) return;
+  warn_of_two_copies(*engine);
+  if (!engine->config().calibrate) return;
   engine->count_calls(false);
   std::vector<int> everyone(static_cast<std::size_t>(engine->size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   NativeGroup all(engine, engine->make_group("calibration", everyone, kPatience));
   try_equal_ways(engine, all);
+  choose_copies(engine, all);
   Calibration(engine, all).run();
   measure_cables(engine, all);
   engine->count_calls(true);

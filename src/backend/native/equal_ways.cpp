@@ -88,7 +88,9 @@ void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, i
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine, Group& all) {
   if (engine->is_one_node()) return;
   std::string card;
+  const std::vector<int> here = members_of_my_node(*engine);
   for (int peer = 0; peer < engine->rank(); ++peer) {
+    if (std::ranges::count(here, peer) != 0) continue;  // see choose_copies()
     const std::size_t count = engine->equal_ways(peer).size();
     if (count > 1) card += fmt::format("{} {} ", peer, std::min<std::size_t>(count, kMostWays));
   }

@@ -119,6 +119,16 @@ PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pa
   return PairMeasurement(engine, pair, what).run();
 }
 
+std::vector<int> members_of_my_node(const engine::Engine& engine) {
+  const std::vector<int>& nodes = engine.nodes();
+  std::vector<int> members;
+  for (int rank = 0; rank < static_cast<int>(nodes.size()); ++rank) {
+    if (nodes[static_cast<std::size_t>(rank)] == nodes[static_cast<std::size_t>(engine.rank())])
+      members.push_back(rank);
+  }
+  return members;
+}
+
 std::vector<std::string> all_gather_texts(Group& all, const std::string& text) {
   const CallOptions now{.caller_waits = true};
   const std::uint64_t own = text.size();

@@ -54,4 +54,15 @@ void measure_cables(const std::shared_ptr<engine::Engine>& engine, Group& all);
 /// measured values at INFO.
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine, Group& all);
 
+/// If MCCL_CROSS_MEMORY is "on" and has no effect, the second rank of the node logs the reason.
+void warn_of_two_copies(engine::Engine& engine);
+
+/// Decides whether large messages between the ranks of a node need one copy or two: see
+/// MCCL_CROSS_MEMORY. Measures both if the setting is auto. All ranks must call it.
+void choose_copies(const std::shared_ptr<engine::Engine>& engine, Group& all);
+
+/// Returns the ranks that share memory with this rank, and this rank, in order; empty if no ranks
+/// share memory.
+std::vector<int> members_of_my_node(const engine::Engine& engine);
+
 }  // namespace mccl::native

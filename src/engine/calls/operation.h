@@ -88,9 +88,12 @@ enum class AtOnce {
 /// Progress of a message. Used by Messages only.
 struct MessageProgress {
   std::uint64_t order = 0;  ///< Receives only: number among the group's receives, from 1.
-  std::size_t pieces = 0;   ///< Number of pieces; 0 until the receiver has granted the message.
-  std::size_t begun = 0;    ///< Number of pieces whose sending has begun.
-  std::size_t ended = 0;    ///< Number of pieces that have been sent or received in full.
+  /// Address of the message in the sender's memory, if the receiver may pull it; else 0.
+  std::uint64_t address = 0;
+  std::size_t pulled = 0;  ///< Receives only: number of bytes that have been pulled.
+  std::size_t pieces = 0;  ///< Number of pieces; 0 until the receiver has granted the message.
+  std::size_t begun = 0;   ///< Number of pieces whose sending has begun.
+  std::size_t ended = 0;   ///< Number of pieces that have been sent or received in full.
   std::vector<bool> arriving = {};  ///< Per piece: true once its header has arrived.
 };
 

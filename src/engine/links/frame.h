@@ -18,12 +18,15 @@ namespace mccl::engine {
 enum class FrameKind : std::uint8_t {
   collective,  ///< step of a collective: sequence, message, then the payload
   eager,       ///< whole point-to-point message: tag, sequence = sender's message number
-  request,     ///< announces a message that needs a grant: same fields as eager, without payload
-  grant,       ///< asks for an announced message: sequence = number of that message
-  data,        ///< piece of a granted message: same fields as eager, and message = piece number
-  credit,      ///< returns credit for received eager messages: count = bytes of credit
+  /// announces a message that needs a grant: same fields as eager. The payload is empty, or the
+  /// address of the message in the sender's memory (8 bytes), if the receiver may pull it
+  request,
+  grant,   ///< asks for an announced message: sequence = number of that message
+  data,    ///< piece of a granted message: same fields as eager, and message = piece number
+  credit,  ///< returns credit for received eager messages: count = bytes of credit
+  pulled,  ///< the receiver has pulled an announced message: sequence = number of that message
 };
-inline constexpr int kFrameKindCount = 6;
+inline constexpr int kFrameKindCount = 7;
 
 struct Frame {
   FrameKind kind = FrameKind::collective;

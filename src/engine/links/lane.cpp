@@ -110,6 +110,14 @@ bool Lane::consume_payload(std::size_t n, Traffic& traffic) {
   return received_ == incoming_->payload_bytes;
 }
 
+bool Lane::pull(std::uint64_t address, std::span<std::byte> to, Traffic& traffic) {
+  const ScopedTimer timer(traffic.network_s, traffic.timed);
+  if (!link_->read_peer(address, to)) return false;
+  bytes_.received += to.size();
+  traffic.bytes_received += to.size();
+  return true;
+}
+
 void Lane::finish_incoming() {
   check_payload(*incoming_, incoming_crc_);
   incoming_.reset();

@@ -79,6 +79,18 @@ class Lane {
   /// Ends the incoming message. Throws CorruptionError if its checksum is wrong.
   void finish_incoming();
 
+  /// True if the peer can pull messages, that is, copy them from this process's memory. Messages
+  /// that must have a checksum are not pulled.
+  bool lends_memory() const { return !crc_ && link_->lends_memory(); }
+  /// Copies bytes of a message from `address` in the peer's memory. Returns false if the system
+  /// refuses.
+  bool pull(std::uint64_t address, std::span<std::byte> to, Traffic& traffic);
+  /// Counts a message of `bytes` bytes that the peer has pulled.
+  void count_pulled(std::size_t bytes, Traffic& traffic) {
+    bytes_.sent += bytes;
+    traffic.bytes_sent += bytes;
+  }
+
   /// A message in the link's memory. `payload` is empty until the whole payload has arrived.
   struct Arriving {
     Frame frame;

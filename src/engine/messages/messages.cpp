@@ -80,11 +80,7 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
   if (found->second.empty()) unexpected_.erase(found);
   const Unexpected& message = taken.front();
   check(receive.call, message.source, message.frame);
-  if (message.frame.kind == FrameKind::request) {
-    grant(message.source, message.frame, receive);
-  } else {
-    deliver(message, receive);
-  }
+  message.frame.kind == FrameKind::request ? accept(message, receive) : deliver(message, receive);
 }
 
 /// Among the lists of messages that match the receive, finds the one whose oldest message arrived
@@ -166,15 +162,21 @@ void Messages::check(const Call& receive, GroupRank source, const Frame& frame) 
       name_of(receive.dtype)));
 }
 
-void Messages::grant(GroupRank source, const Frame& request, Operation& receive) {
-  receive.received_from(source);
-  receive.call.sequence = request.call.sequence;
+void Messages::accept(const Unexpected& request, Operation& receive) {
+  receive.received_from(request.source);
+  receive.call.sequence = request.frame.call.sequence;
+  if (request.payload.empty()) return grant(request.source, receive);
+  std::memcpy(&receive.message.address, request.payload.data(), sizeof receive.message.address);
+  peers_[request.source].pulls.push_back(&receive);
+}
+
+void Messages::grant(GroupRank source, Operation& receive) {
   receive.message.pieces = pieces_of(receive.out.bytes());
   Outgoing outgoing{.frame = {.kind = FrameKind::grant}};
-  outgoing.frame.call.sequence = request.call.sequence;
+  outgoing.frame.call.sequence = receive.call.sequence;
   if (receive.message.pieces > 0) {
     receive.message.arriving.assign(receive.message.pieces, false);
-    peers_[source].incoming.emplace(request.call.sequence, &receive);
+    peers_[source].incoming.emplace(receive.call.sequence, &receive);
   } else {
     outgoing.operation = &receive;
   }
@@ -260,6 +262,7 @@ void Messages::Peer::clear() noexcept {
   announcements.clear();
   granted.clear();
   awaiting_grant.clear();
+  pulls.clear();
   incoming.clear();
   posted = writing = 0;
 }
@@ -281,8 +284,13 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
     if (lane && lane->link().borrowed() > 0) return std::nullopt;
     if (lane) lane->link().release();
   }
-  // No data follows the grant of an empty message, so its receive completes when the grant has been
-  // sent. The unsent grants are dropped here, so their receives must complete here.
+  const bool lends = std::ranges::any_of(
+      peer.awaiting_grant, [](const auto& each) { return each.second->message.address != 0; });
+  if (lends)
+    channels_.at(transport::Purpose::point_to_point, rank).lanes.front()->link().withdraw_memory();
+  // No data follow the grant of an empty message, and none follow after a message was pulled. So
+  // these receives complete when the grant, or `pulled`, has been sent. The unsent frames are
+  // dropped here, so their receives must complete here.
   const auto end_receive = [this](const Outgoing& outgoing) {
     Operation* const operation = outgoing.operation;
     if (operation && operation->call.collective == Collective::recv) finish(*operation);
@@ -299,7 +307,9 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   OperationList ended;
   if (whole) {
     for (const auto& [number, receive] : peer.incoming) ended.push_back(pending_.remove(*receive));
+    for (Operation* const receive : peer.pulls) ended.push_back(pending_.remove(*receive));
     peer.incoming.clear();
+    peer.pulls.clear();
     // The lanes are dropped, because a lane may be in the middle of a piece whose receive ends
     // here.
     Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);

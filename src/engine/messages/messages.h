@@ -6,6 +6,11 @@
 // receive has been posted and the receiver has asked for them (grant). So no order of sends and
 // receives can make one message block another.
 //
+// A receiver that can read the memory of the sender's process (MCCL_CROSS_MEMORY) pulls a larger
+// message instead: the request contains the address of the message, and the receiver copies the
+// bytes from there and then says so (pulled). If the system refuses, the receiver asks for the
+// bytes as usual.
+//
 // Receives match eager messages and requests in the order in which these frames arrive, so both are
 // sent on the first rail (parallel link), like grants and credit. All these frames are sent before
 // pieces, which may use any rail. Pieces are small, so that no frame waits long behind a piece. The
@@ -161,7 +166,8 @@ class Messages {
     /// completes no operation.
     Operation* operation = nullptr;
   };
-  /// A message for which no receive has been posted: an eager message with its bytes, or a request.
+  /// A message for which no receive has been posted: an eager message with its bytes, or a request,
+  /// whose payload may be an address.
   struct Unexpected {
     GroupRank source;
     Frame frame;
@@ -189,8 +195,9 @@ class Messages {
     /// Granted sends with pieces whose sending has not begun. The next piece to be sent belongs to
     /// the first of these sends.
     std::list<Operation*> granted;
-    /// Sends that wait for the receiver's grant, by message number.
+    /// Sends that wait for the receiver's grant, or until it has pulled them, by message number.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;
+    std::list<Operation*> pulls;  ///< Receives whose messages are being pulled, in order.
     /// Granted receives whose pieces have not all arrived, by message number.
     std::unordered_map<std::uint64_t, Operation*> incoming;
     std::size_t posted = 0;            ///< Number of posted receives that name this peer.
@@ -219,6 +226,7 @@ class Messages {
   bool write_lanes(Peer& peer, const Channel& channel);
   bool push(Peer& peer, LaneState& state, Lane& lane);
   std::optional<std::size_t> load(Peer& peer, const Channel& channel);
+  static std::span<const std::byte> lend(Operation& send);
   Outgoing next_piece(Peer& peer);
   void has_gone(const Outgoing& sent);
   void give_up_writing(GroupRank rank, Peer& peer, const std::string& reason);
@@ -235,12 +243,14 @@ class Messages {
                   const Frame& frame) const;
   void take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   void count_announcement(GroupRank rank, Peer& peer, const Frame& frame);
-  void take_request(GroupRank rank, Peer& peer, const Frame& request);
   void take_grant(GroupRank rank, Peer& peer, const Frame& grant);
   void take_credit(GroupRank rank, Peer& peer, const Frame& credit);
+  void take_pulled(GroupRank rank, Peer& peer, const Frame& pulled, Lane& lane);
   void begin_piece(GroupRank rank, Peer& peer, LaneState& state, const Frame& frame);
   bool take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
-  bool take_eager(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
+  bool take_announced(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
+  void match_or_keep(GroupRank rank, Peer& peer, Unexpected message);
+  bool pull(GroupRank rank, Peer& peer, Lane& lane);
   bool take_piece(Peer& peer, LaneState& state, Lane& lane);
 
   /// Finds and unposts the oldest posted receive that matches the frame; null if there is none.
@@ -249,7 +259,9 @@ class Messages {
   void keep(Unexpected message);
   void check(const Call& receive, GroupRank source, const Frame& frame) const;
   bool unpost(Operation& receive);
-  void grant(GroupRank source, const Frame& request, Operation& receive);
+  /// Pulls the message, or asks for it.
+  void accept(const Unexpected& request, Operation& receive);
+  void grant(GroupRank source, Operation& receive);
   void deliver(const Unexpected& message, Operation& receive);
   /// Copies the payload of an eager message to the memory of its receive.
   void deliver(GroupRank source, std::span<const std::byte> payload, Task& receive);

@@ -23,7 +23,8 @@ using transport::Purpose;
 
 /// True if a pending operation needs a frame from this peer.
 bool Messages::needs(const Peer& peer) const {
-  return peer.posted > 0 || !peer.awaiting_grant.empty() || !peer.incoming.empty();
+  return peer.posted > 0 || !peer.awaiting_grant.empty() || !peer.incoming.empty() ||
+         !peer.pulls.empty();
 }
 
 bool Messages::wants_to_read(const Peer& peer) const {
@@ -66,6 +67,7 @@ bool Messages::read_from(GroupRank rank, Peer& peer) {
     for (std::size_t i = 0; i < peer.lanes.size(); ++i) {
       try {
         moved |= read_lane(rank, peer, peer.lanes[i], *channel.lanes[i]);
+        if (i == 0 && !peer.pulls.empty()) moved |= pull(rank, peer, *channel.lanes[i]);
         ++open;
       } catch (const transport::LinkClosed& closed) {
         ended = closed.what();
@@ -119,6 +121,9 @@ void Messages::take_header(GroupRank rank, Peer& peer, LaneState& state, Lane& l
     case FrameKind::credit:
       lane.finish_incoming();
       return take_credit(rank, peer, frame);
+    case FrameKind::pulled:
+      lane.finish_incoming();
+      return take_pulled(rank, peer, frame, lane);
     case FrameKind::collective:
       break;
   }
@@ -133,7 +138,9 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
   if (frame.kind != FrameKind::data && &state != &peer.lanes.front()) {
     refuse(rank, "announced a message on a link that carries only pieces of messages");
   }
-  if (!has_payload && frame.payload_bytes != 0) {
+  const bool has_address =
+      frame.kind == FrameKind::request && frame.payload_bytes == sizeof(MessageProgress::address);
+  if (!has_payload && !has_address && frame.payload_bytes != 0) {
     refuse(rank, fmt::format("sent an announcement with a payload of {} bytes, but announcements "
                              "have no payload",
                              frame.payload_bytes));
@@ -157,9 +164,9 @@ void Messages::check_form(GroupRank rank, const Peer& peer, const LaneState& sta
 void Messages::take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   const Frame frame = *lane.header();
   count_announcement(rank, peer, frame);
-  if (frame.kind == FrameKind::request) {
+  if (frame.kind == FrameKind::request && frame.payload_bytes == 0) {
     lane.finish_incoming();
-    return take_request(rank, peer, frame);
+    return match_or_keep(rank, peer, {rank, frame, {}});
   }
   state.reading = Unexpected{rank, frame, std::vector<std::byte>(frame.payload_bytes)};
 }
@@ -178,11 +185,13 @@ void Messages::count_announcement(GroupRank rank, Peer& peer, const Frame& frame
   }
 }
 
-void Messages::take_request(GroupRank rank, Peer& peer, const Frame& request) {
-  if (Operation* const receive = match(rank, request)) {
-    grant(rank, request, *receive);
+void Messages::match_or_keep(GroupRank rank, Peer& peer, Unexpected message) {
+  Operation* const receive = match(rank, message.frame);
+  if (!receive) {
+    keep(std::move(message));
   } else {
-    keep({rank, request, {}});
+    message.frame.kind == FrameKind::request ? accept(message, *receive)
+                                             : deliver(message, *receive);
   }
   ++peer.taken;
   note_ahead(peer);
@@ -207,6 +216,40 @@ void Messages::take_credit(GroupRank rank, Peer& peer, const Frame& credit) {
                              credit.call.count, peer.credit_used));
   }
   peer.credit_used -= credit.call.count;
+}
+
+void Messages::take_pulled(GroupRank rank, Peer& peer, const Frame& pulled, Lane& lane) {
+  const auto found = peer.awaiting_grant.find(pulled.call.sequence);
+  if (found == peer.awaiting_grant.end() || found->second->message.address == 0) {
+    refuse(rank, fmt::format("has copied message number {}, whose address was not sent to it",
+                             pulled.call.sequence));
+  }
+  Operation& send = *found->second;
+  peer.awaiting_grant.erase(found);
+  lane.count_pulled(send.in.bytes(), send.traffic);
+  finish(send);
+}
+
+/// Copies bytes of the oldest message that is to be pulled. A large message takes several calls, so
+/// that other work is not delayed. Returns true.
+bool Messages::pull(GroupRank rank, Peer& peer, Lane& lane) {
+  Operation& receive = *peer.pulls.front();
+  MessageProgress& message = receive.message;
+  const std::size_t all = receive.out.bytes();
+  const std::size_t n = std::min(kPassBytes, all - message.pulled);
+  const std::span<std::byte> to(static_cast<std::byte*>(receive.out.data) + message.pulled, n);
+  if (!lane.pull(message.address + message.pulled, to, receive.traffic)) {
+    peer.pulls.pop_front();
+    grant(rank, receive);
+    return true;
+  }
+  message.pulled += n;
+  if (message.pulled < all) return true;
+  peer.pulls.pop_front();
+  Outgoing done{.frame = {.kind = FrameKind::pulled}, .operation = &receive};
+  done.frame.call.sequence = receive.call.sequence;
+  peer.announcements.push_back(done);
+  return true;
 }
 
 void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const Frame& frame) {
@@ -234,22 +277,15 @@ void Messages::begin_piece(GroupRank rank, Peer& peer, LaneState& state, const F
 
 /// Reads the payload bytes that have arrived. Returns true if the payload is complete.
 bool Messages::take_payload(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
-  return std::holds_alternative<Unexpected>(state.reading) ? take_eager(rank, peer, state, lane)
+  return std::holds_alternative<Unexpected>(state.reading) ? take_announced(rank, peer, state, lane)
                                                            : take_piece(peer, state, lane);
 }
 
-bool Messages::take_eager(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
+bool Messages::take_announced(GroupRank rank, Peer& peer, LaneState& state, Lane& lane) {
   Traffic aside;
   if (!lane.read_payload(std::get<Unexpected>(state.reading).payload, aside)) return false;
   lane.finish_incoming();
-  Unexpected message = std::get<Unexpected>(std::exchange(state.reading, {}));
-  if (Operation* const receive = match(rank, message.frame)) {
-    deliver(message, *receive);
-  } else {
-    keep(std::move(message));
-  }
-  ++peer.taken;
-  note_ahead(peer);
+  match_or_keep(rank, peer, std::get<Unexpected>(std::exchange(state.reading, {})));
   return true;
 }
 

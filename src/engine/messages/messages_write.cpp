@@ -68,6 +68,8 @@ std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
     chosen = 0;
     next = peer.announcements.front();
     peer.announcements.pop_front();
+    if (next->frame.kind == FrameKind::request && channel.lanes.front()->lends_memory())
+      next->payload = lend(*peer.awaiting_grant.at(next->frame.call.sequence));
   } else if (!peer.granted.empty()) {
     chosen = channel.free_rail();
     if (chosen) next = next_piece(peer);
@@ -78,6 +80,13 @@ std::optional<std::size_t> Messages::load(Peer& peer, const Channel& channel) {
   ++peer.writing;
   channel.lanes[*chosen]->start(writing->frame, writing->payload, 0);
   return chosen;
+}
+
+/// Lets the receiver pull the message. Returns the payload of the request.
+std::span<const std::byte> Messages::lend(Operation& send) {
+  if (send.in.bytes() == 0) return {};
+  send.message.address = reinterpret_cast<std::uintptr_t>(send.in.data);
+  return std::as_bytes(std::span(&send.message.address, 1));
 }
 
 Messages::Outgoing Messages::next_piece(Peer& peer) {

@@ -358,7 +358,8 @@ class Meeting {
                            .cards = rdma_cards_,
                            .ranks_per_core = met_.ranks_per_core},
                           std::move(rdma_));
-    if (memory->arena) met_.transports.push_back(transport::shm::make_shm_transport(memory));
+    if (memory->arena)
+      met_.transports.push_back(transport::shm::make_shm_transport(memory, o_.config.cross_memory));
     met_.uses_rdma = rdma != nullptr;
     if (rdma) met_.transports.push_back(std::move(rdma));
     met_.transports.push_back(std::move(mesh_));

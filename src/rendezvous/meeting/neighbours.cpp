@@ -145,7 +145,8 @@ class NeighbourSearch {
   /// Adds the introduced rank to found_. Throws Error if the rank's arena cannot be mapped.
   void remember(Introduced introduced, const LocalConnection& connection) {
     node::Neighbour neighbour{node::PeerArena(std::move(introduced.passed[0])),
-                              std::move(introduced.passed[1]), connection.process()};
+                              std::move(introduced.passed[1]), connection.process(),
+                              connection.process_id()};
     found_.insert_or_assign(WorldRank(introduced.rank), std::move(neighbour));
   }
 

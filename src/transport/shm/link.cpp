@@ -58,7 +58,7 @@ std::size_t filled(std::uint64_t written, std::uint64_t taken, std::size_t capac
 }  // namespace
 
 std::unique_ptr<ShmLink> ShmLink::make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
-                                       std::string peer) {
+                                       std::string peer, node::PeerMemory memory) {
   node::Range range;
   for (; !range && ring_bytes >= kLeastRingBytes; ring_bytes /= 2) {
     range = arena.allocate(range_bytes(ring_bytes) - node::kLine, 1);
@@ -67,11 +67,11 @@ std::unique_ptr<ShmLink> ShmLink::make(node::Arena& arena, std::size_t ring_byte
   new (range.memory().data()) States;
   const node::RangePlace place = range.place();
   return std::unique_ptr<ShmLink>(
-      new ShmLink(std::move(range), place, arena.file(), true, bell, std::move(peer)));
+      new ShmLink(std::move(range), place, arena.file(), true, bell, std::move(peer), memory));
 }
 
 std::unique_ptr<ShmLink> ShmLink::join(const node::PeerArena& arena, const node::RangePlace& place,
-                                       node::Bell bell, std::string peer) {
+                                       node::Bell bell, std::string peer, node::PeerMemory memory) {
   node::PeerRange range = arena.map(place);
   if (ring_bytes_of(place.bytes) == 0) {
     throw CorruptionError(
@@ -79,11 +79,11 @@ std::unique_ptr<ShmLink> ShmLink::join(const node::PeerArena& arena, const node:
                     place.bytes));
   }
   return std::unique_ptr<ShmLink>(
-      new ShmLink(std::move(range), place, arena.file(), false, bell, std::move(peer)));
+      new ShmLink(std::move(range), place, arena.file(), false, bell, std::move(peer), memory));
 }
 
 ShmLink::ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, bool maker,
-                 node::Bell bell, std::string peer)
+                 node::Bell bell, std::string peer, node::PeerMemory peer_memory)
     : memory_(std::move(memory)),
       place_(place),
       ring_bytes_(ring_bytes_of(place.bytes)),
@@ -93,8 +93,11 @@ ShmLink::ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, 
            maker ? first_ring_.data() : second_ring_.data(), ring_bytes_),
       in_(maker ? states_of(memory_of(memory_)).to_maker : states_of(memory_of(memory_)).to_joiner,
           maker ? second_ring_.data() : first_ring_.data(), ring_bytes_),
+      peer_memory_(peer_memory),
       bell_(bell),
-      peer_(std::move(peer)) {}
+      peer_(std::move(peer)) {
+  if (peer_memory_) in_.can_read_memory();
+}
 
 ShmLink::~ShmLink() {
   out_.leave();
@@ -164,6 +167,20 @@ std::size_t ShmLink::read(std::span<std::byte> destination) {
     consume(piece);
   }
   return n;
+}
+
+bool ShmLink::read_peer(std::uint64_t address, std::span<std::byte> to) {
+  const bool copied = peer_memory_.read(address, to) == 0;
+  // The fence orders the copy before the check: a peer that frees the bytes marks its end first.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (in_.writer_left()) fail();
+  return copied;
+}
+
+void ShmLink::withdraw_memory() noexcept {
+  out_.leave();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bell_.ring();
 }
 
 std::string ShmLink::description() const {

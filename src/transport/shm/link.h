@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "node/arena.h"
+#include "node/peer_memory.h"
 #include "transport/link.h"
 
 namespace mccl::transport::shm {
@@ -27,6 +28,8 @@ struct RingState {
   alignas(node::kLine) std::atomic<std::uint64_t> taken{0};
   alignas(node::kLine) std::atomic<std::uint32_t> writer_left{0};
   std::atomic<std::uint32_t> reader_left{0};
+  /// Nonzero if the reader can copy from the memory of the writer's process.
+  std::atomic<std::uint32_t> reads_memory{0};
 };
 
 /// The writing side of a ring. `bytes` is the ring's memory mapped twice in a row, so that a range
@@ -39,6 +42,7 @@ class RingWriter {
   /// Copies as much of `first` followed by `second` as fits; returns the number of bytes copied.
   std::size_t write(std::span<const std::byte> first, std::span<const std::byte> second);
   bool reader_left() const { return state_->reader_left.load(std::memory_order_acquire) != 0; }
+  bool lends_memory() const { return state_->reads_memory.load(std::memory_order_relaxed) != 0; }
   void leave() { state_->writer_left.store(1, std::memory_order_release); }
 
  private:
@@ -65,6 +69,7 @@ class RingReader {
   /// True if the writer has left. The next peek() then returns everything that the writer wrote.
   bool writer_left() const { return state_->writer_left.load(std::memory_order_acquire) != 0; }
   void leave() { state_->reader_left.store(1, std::memory_order_release); }
+  void can_read_memory() { state_->reads_memory.store(1, std::memory_order_relaxed); }
 
  private:
   RingState* state_;
@@ -84,12 +89,13 @@ class ShmLink final : public Link {
   /// Allocates a range for a new link. The caller must send the link's place() to the other end.
   /// `ring_bytes` is a power of two; the rings are smaller if the arena lacks memory. Returns null
   /// if even rings of kLeastRingBytes do not fit. `bell` wakes the peer. `peer` is the peer's name
-  /// in messages: "rank 3".
+  /// in messages: "rank 3". `memory`: the memory of the peer's process, if this end may read it.
   static std::unique_ptr<ShmLink> make(node::Arena& arena, std::size_t ring_bytes, node::Bell bell,
-                                       std::string peer);
+                                       std::string peer, node::PeerMemory memory = {});
   /// Attaches to a range that the peer has made. Throws CorruptionError if `place` is invalid.
   static std::unique_ptr<ShmLink> join(const node::PeerArena& arena, const node::RangePlace& place,
-                                       node::Bell bell, std::string peer);
+                                       node::Bell bell, std::string peer,
+                                       node::PeerMemory memory = {});
   ~ShmLink() override;
 
   node::RangePlace place() const { return place_; }
@@ -101,6 +107,9 @@ class ShmLink final : public Link {
   std::size_t peek_capacity() const override;
   std::size_t read(std::span<std::byte> destination) override;
   int descriptor() const override { return -1; }
+  bool lends_memory() const override { return out_.lends_memory(); }
+  bool read_peer(std::uint64_t address, std::span<std::byte> to) override;
+  void withdraw_memory() noexcept override;
   /// Returns 0, because the peer can read the written bytes even after this end is destroyed.
   std::size_t unsent() const override { return 0; }
   void lose_peer(Loss) override { peer_gone_ = true; }
@@ -110,7 +119,7 @@ class ShmLink final : public Link {
   using Memory = std::variant<node::Range, node::PeerRange>;
 
   ShmLink(Memory memory, node::RangePlace place, const Descriptor& file, bool maker,
-          node::Bell bell, std::string peer);
+          node::Bell bell, std::string peer, node::PeerMemory peer_memory);
   /// Returns the readable bytes if there are at least `at_least`; else an empty span. Throws
   /// LinkClosed if fewer have arrived and no more can arrive.
   std::span<const std::byte> arrived(std::size_t at_least);
@@ -123,6 +132,7 @@ class ShmLink final : public Link {
   const node::Mapping second_ring_;
   RingWriter out_;
   RingReader in_;
+  const node::PeerMemory peer_memory_;
   const node::Bell bell_;
   const std::string peer_;
   bool peer_gone_ = false;

@@ -12,48 +12,68 @@
 namespace mccl::transport::shm {
 namespace {
 
-/// Content of an offer: offset and size, in bytes, of the range in the dialing end's arena.
-using PlaceOnWire = std::array<std::uint64_t, 2>;
+/// Content of an offer: offset and size, in bytes, of the range in the dialing end's arena, and 1
+/// if messages need one copy.
+using OfferOnWire = std::array<std::uint64_t, 3>;
 
-Blob encode(const node::RangePlace& place) {
-  const PlaceOnWire on_wire = {place.offset, place.bytes};
+struct LinkOffer {
+  node::RangePlace place;
+  bool one_copy = false;
+};
+
+Blob encode(const LinkOffer& offer) {
+  const OfferOnWire on_wire = {offer.place.offset, offer.place.bytes, offer.one_copy};
   Blob blob(sizeof on_wire);
   std::memcpy(blob.data(), on_wire.data(), blob.size());
   return blob;
 }
 
-node::RangePlace place_in(WorldRank peer, std::span<const std::byte> blob) {
-  PlaceOnWire on_wire;
-  if (blob.size() != sizeof on_wire) {
+LinkOffer decode(WorldRank peer, std::span<const std::byte> blob) {
+  OfferOnWire on_wire = {};
+  if (blob.size() == sizeof on_wire) std::memcpy(on_wire.data(), blob.data(), blob.size());
+  if (blob.size() != sizeof on_wire || on_wire[2] > 1) {
     throw CorruptionError(
         fmt::format("rank {} sent an invalid offer of a link in shared memory, {} bytes long", peer,
                     blob.size()));
   }
-  std::memcpy(on_wire.data(), blob.data(), blob.size());
-  return {on_wire[0], on_wire[1]};
+  return {{on_wire[0], on_wire[1]}, on_wire[2] == 1};
 }
 
 class ShmTransport final : public Transport {
  public:
-  explicit ShmTransport(std::shared_ptr<const node::SharedMemory> memory)
-      : memory_(std::move(memory)), sleeper_(memory_->arena->header()) {}
+  ShmTransport(std::shared_ptr<const node::SharedMemory> memory, std::string_view cross_memory)
+      : memory_(std::move(memory)),
+        sleeper_(memory_->arena->header()),
+        cross_memory_(cross_memory) {}
 
   std::string_view name() const override { return "shm"; }
   bool reaches(WorldRank peer) const override { return memory_->neighbour(peer) != nullptr; }
   std::string describe(WorldRank) const override { return "shared memory"; }
 
+  std::vector<std::string> equal_ways(WorldRank peer) const override {
+    if (cross_memory_ == "off") return {"MCCL_CROSS_MEMORY is off"};
+    const node::Neighbour& neighbour = *memory_->neighbour(peer);
+    std::string obstacle = neighbour.memory().obstacle(neighbour.arena.header());
+    if (!obstacle.empty()) return {std::move(obstacle)};
+    return {"two copies", "one copy"};
+  }
+  void take_way(WorldRank peer, std::size_t way) override { one_copy_[peer] = way == 1; }
+
   Making dial(WorldRank peer, const LinkKey& key, Clock::time_point) override {
     node::Arena& arena = *memory_->arena;
     const std::size_t ring =
         node::thrifty(ShmLink::kUsualRingBytes, ShmLink::kLeastRingBytes, arena);
+    const node::Neighbour& neighbour = *memory_->neighbour(peer);
+    const node::PeerMemory memory =
+        needs_one_copy(peer, key) ? neighbour.memory() : node::PeerMemory();
     std::unique_ptr<ShmLink> link =
-        ShmLink::make(arena, ring, memory_->neighbour(peer)->bell(), fmt::format("rank {}", peer));
+        ShmLink::make(arena, ring, neighbour.bell(), fmt::format("rank {}", peer), memory);
     if (!link)
       throw Error(
           "no shared memory is left for a link; free memory, or raise the memory limit of the "
           "container");
     Making offer;
-    offer.blob = encode(link->place());
+    offer.blob = encode({link->place(), static_cast<bool>(memory)});
     offered_[{peer, key}] = std::move(link);
     return offer;
   }
@@ -73,14 +93,16 @@ class ShmTransport final : public Transport {
       made.link = std::move(offered_.extract({peer, key}).mapped());
       return made;
     }
-    const node::RangePlace place = place_in(peer, blob);
+    const LinkOffer offer = decode(peer, blob);
     const node::Neighbour* neighbour = memory_->neighbour(peer);
     if (!neighbour)
       throw CorruptionError(fmt::format(
           "rank {} shares no memory with this rank, but offers a link through shared memory",
           peer));
-    made.link =
-        ShmLink::join(neighbour->arena, place, neighbour->bell(), fmt::format("rank {}", peer));
+    const bool one_copy = offer.one_copy && cross_memory_ != "off" && may_read(*neighbour);
+    made.link = ShmLink::join(neighbour->arena, offer.place, neighbour->bell(),
+                              fmt::format("rank {}", peer),
+                              one_copy ? neighbour->memory() : node::PeerMemory());
     made.blob = Blob();
     return made;
   }
@@ -89,7 +111,7 @@ class ShmTransport final : public Transport {
   /// and reuses the range only after all readers have released it.
   void refuse(WorldRank peer, const LinkKey&, std::span<const std::byte> blob) override {
     if (const node::Neighbour* neighbour = memory_->neighbour(peer); neighbour && !blob.empty()) {
-      neighbour->arena.let_go_of(place_in(peer, blob));
+      neighbour->arena.let_go_of(decode(peer, blob).place);
     }
   }
 
@@ -102,16 +124,30 @@ class ShmTransport final : public Transport {
   void disarm() override { sleeper_.wake_up(); }
 
  private:
+  static bool may_read(const node::Neighbour& neighbour) {
+    return neighbour.memory().obstacle(neighbour.arena.header()).empty();
+  }
+
+  bool needs_one_copy(WorldRank peer, const LinkKey& key) const {
+    if (key.purpose != Purpose::point_to_point || cross_memory_ == "off") return false;
+    const auto chosen = one_copy_.find(peer);
+    const bool wanted = chosen == one_copy_.end() ? cross_memory_ == "on" : chosen->second;
+    return wanted && may_read(*memory_->neighbour(peer));
+  }
+
   const std::shared_ptr<const node::SharedMemory> memory_;
   node::Sleeper sleeper_;
+  const std::string cross_memory_;
+  std::map<WorldRank, bool> one_copy_;  ///< The ways that take_way() selected.
   /// Links offered by this end that the other end has not mapped yet.
   std::map<std::pair<WorldRank, LinkKey>, std::unique_ptr<ShmLink>> offered_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_shm_transport(std::shared_ptr<const node::SharedMemory> memory) {
-  return std::make_unique<ShmTransport>(std::move(memory));
+std::unique_ptr<Transport> make_shm_transport(std::shared_ptr<const node::SharedMemory> memory,
+                                              std::string_view cross_memory) {
+  return std::make_unique<ShmTransport>(std::move(memory), cross_memory);
 }
 
 }  // namespace mccl::transport::shm

@@ -108,7 +108,7 @@ TEST_F(HostileMessages, AFrameThatMayNotHaveBytes) {
     MessagesEnd victim(0, 2, kFrameLimit);
     HostilePeer peer(victim);
     victim.receive(std::span(memory_).first(kBytes), 1, 1);
-    peer.send(frame_of(kind, 1, kBytes, 8), std::span(junk_).first(8));
+    peer.send(frame_of(kind, 1, kBytes, 9), std::span(junk_).first(9));
     EXPECT_THROW(victim.advance(), CorruptionError);
   }
 }
@@ -165,6 +165,25 @@ TEST_F(HostileMessages, ASecondGrant) {
   peer.send(frame_of(FrameKind::grant, 1, 0, 0));
   peer.send(frame_of(FrameKind::grant, 1, 0, 0));
   expect_refusal("message number 1, which was not announced");
+}
+
+TEST_F(HostileMessages, AClaimToHavePulledAMessage) {
+  HostilePeer peer(victim_);
+  wait_for_bytes();
+  victim_.send(junk_, 1, 1);
+  peer.send(frame_of(FrameKind::pulled, 1, 0, 0));
+  expect_refusal("has copied message number 1, whose address was not sent to it");
+}
+
+TEST_F(HostileMessages, ASecondClaimToHavePulledAMessage) {
+  HostilePeer peer(victim_);
+  peer.link().lend_memory();
+  wait_for_bytes();
+  victim_.send(junk_, 1, 1);
+  victim_.advance();
+  peer.send(frame_of(FrameKind::pulled, 1, 0, 0));
+  peer.send(frame_of(FrameKind::pulled, 1, 0, 0));
+  expect_refusal("has copied message number 1, whose address was not sent to it");
 }
 
 TEST_F(HostileMessages, AnEmptyPiece) {

@@ -1,0 +1,43 @@
+// Reads the memory of another process of this host with one copy, without its participation:
+// Linux's process_vm_readv(2). The system permits it between processes of one user, unless a rule
+// for debuggers (Yama's ptrace_scope) or a container's filter of system calls forbids it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "node/arena.h"
+
+namespace mccl::node {
+
+/// The memory of one process. Thread-safe.
+class PeerMemory {
+ public:
+  /// The memory of no process: read() fails.
+  PeerMemory() = default;
+  /// `pid` names the process, and `process` refers to it (pidfd_open(2)). The descriptor must
+  /// outlive this object. It shows whether `pid` still names that process.
+  PeerMemory(pid_t pid, int process) : pid_(pid), process_(process) {}
+
+  explicit operator bool() const { return pid_ > 0 && process_ >= 0; }
+
+  /// Copies the bytes at `address` in the process's memory to `to`. Returns 0, or an errno: EFAULT
+  /// if the system cannot read all of these bytes, ESRCH if the process has ended, EPERM if the
+  /// system forbids it, ENOSYS if the system cannot read the memory of other processes. After a
+  /// failure, the content of `to` is undefined.
+  int read(std::uint64_t address, std::span<std::byte> to) const;
+
+  /// Returns the reason why this process cannot read the memory of the process that made the arena
+  /// with this header; empty if it can. Reads a few bytes of that memory.
+  std::string obstacle(const ArenaHeader& header) const;
+
+ private:
+  pid_t pid_ = 0;
+  int process_ = -1;
+};
+
+}  // namespace mccl::node
