@@ -51,7 +51,7 @@ class ShmTransport final : public Transport {
   std::string describe(WorldRank) const override { return "shared memory"; }
 
   std::vector<std::string> equal_ways(WorldRank peer) const override {
-    if (cross_memory_ == "off") return {"MCCL_CROSS_MEMORY is off"};
+    if (cross_memory_ == "off") return {""};
     const node::Neighbour& neighbour = *memory_->neighbour(peer);
     std::string obstacle = neighbour.memory().obstacle(neighbour.arena.header());
     if (!obstacle.empty()) return {std::move(obstacle)};
