@@ -28,17 +28,19 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {
   return std::max(hash, kOwnCounts + 1);
 }
 
-std::string describe(const Call& call) {
+std::string describe(const Call& call) { return describe(call, call.sequence); }
+
+std::string describe(const Call& call, std::uint64_t sequence) {
   const std::string_view name = name_of(call.collective);
   const std::string numbered =
-      fmt::format("{} #{}{}", name, call.sequence, call.enqueued ? " on GPU memory" : "");
+      fmt::format("{} #{}{}", name, sequence, call.enqueued ? " on GPU memory" : "");
   switch (call.collective) {
     case Collective::send:
     case Collective::recv:
       return fmt::format("{} {} {} ({}tag {}, {} {})", name,
                          call.collective == Collective::send ? "to" : "from",
                          call.peer < 0 ? "any rank" : fmt::format("rank {}", call.peer),
-                         call.sequence == 0 ? "" : fmt::format("message {}, ", call.sequence),
+                         sequence == 0 ? "" : fmt::format("message {}, ", sequence),
                          call.tag, call.count, name_of(call.dtype));
     case Collective::barrier:
       return numbered;

@@ -66,6 +66,8 @@ std::uint64_t hash_of(std::span<const std::size_t> counts);
 /// Text for error messages and logs: "all_reduce #12 (sum of 1000 f32)", "recv from rank 2
 /// (message 3, tag 7, 1000 f32)".
 std::string describe(const Call& call);
+/// The same with the number `sequence` in place of Call::sequence, which is not read.
+std::string describe(const Call& call, std::uint64_t sequence);
 /// Describes a `call` that differs from `expected`. Returns describe(call). If describe() returns
 /// the same text for both calls, adds that the counts per rank differ.
 std::string describe_unlike(const Call& call, const Call& expected);

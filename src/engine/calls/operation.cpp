@@ -13,7 +13,11 @@ Clock::time_point deadline_after(Clock::time_point start, std::chrono::milliseco
   return limited ? start + timeout : Clock::time_point::max();
 }
 
-std::string Operation::description() const { return describe(call); }
+/// Omits the number of a message. The thread that drives the engine may set it during this call,
+/// which needs no lock.
+std::string Operation::description() const {
+  return is_collective(call) ? describe(call) : describe(call, 0);
+}
 
 void Operation::help(Clock::time_point until) {
   if (held_back.load(std::memory_order_acquire)) {

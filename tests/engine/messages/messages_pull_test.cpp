@@ -63,12 +63,13 @@ TEST_F(PulledMessages, WaitForTheirReceive) {
 
 TEST_F(PulledMessages, LetSmallMessagesOvertakeThem) {
   const auto receives = pair_.second.receive(got_, 0, 1);
+  const std::vector<std::byte> sent_later = numbered(8, 2);
   std::vector<std::byte> other(8);
   const auto small = pair_.second.receive(other, 0, 2);
   pair_.first.send(sent_, 1, 1);
   pair_.first.advance();
   pair_.second.advance();
-  pair_.first.send(numbered(8, 2), 1, 2);
+  pair_.first.send(sent_later, 1, 2);
   for (int pass = 0; pass < 2 && !pair_.second.done(small); ++pass) {
     pair_.first.advance();
     pair_.second.advance();
