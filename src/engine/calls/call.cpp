@@ -40,8 +40,8 @@ std::string describe(const Call& call, std::uint64_t sequence) {
       return fmt::format("{} {} {} ({}tag {}, {} {})", name,
                          call.collective == Collective::send ? "to" : "from",
                          call.peer < 0 ? "any rank" : fmt::format("rank {}", call.peer),
-                         sequence == 0 ? "" : fmt::format("message {}, ", sequence),
-                         call.tag, call.count, name_of(call.dtype));
+                         sequence == 0 ? "" : fmt::format("message {}, ", sequence), call.tag,
+                         call.count, name_of(call.dtype));
     case Collective::barrier:
       return numbered;
     case Collective::all_to_all:
