@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -13,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 /// Describes a missing cable and the free ports for it: "from a to b (port 2 of a is free)".
-std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
+std::string cable_text(Hosts hosts, const Pair& pair) {
   const HostFacts& a = hosts[static_cast<std::size_t>(pair.first)];
   const HostFacts& b = hosts[static_cast<std::size_t>(pair.second)];
   std::string text = fmt::format("from {} to {}", a.host, b.host);
@@ -29,7 +30,7 @@ std::string cable_text(std::span<const HostFacts> hosts, const Pair& pair) {
   return text;
 }
 
-std::string cables_text(std::span<const HostFacts> hosts, std::span<const Pair> pairs) {
+std::string cables_text(Hosts hosts, std::span<const Pair> pairs) {
   constexpr std::size_t kMost = 12;
   std::vector<std::string> texts;
   for (const Pair& pair : pairs.first(std::min(pairs.size(), kMost)))
@@ -38,7 +39,7 @@ std::string cables_text(std::span<const HostFacts> hosts, std::span<const Pair> 
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
-Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severity severity) {
+Finding no_ring(Hosts hosts, const RingAnswer& ring, Severity severity) {
   const bool one = ring.missing.size() == 1;
   Finding finding{
       .id = "no-ring",
@@ -60,7 +61,7 @@ Finding no_ring(std::span<const HostFacts> hosts, const RingAnswer& ring, Severi
   return finding;
 }
 
-Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing) {
+Finding no_mesh(Hosts hosts, std::span<const Pair> missing) {
   return {.id = "no-mesh",
           .severity = Severity::problem,
           .what = fmt::format("{} pair{} of hosts {} no cable", missing.size(),
@@ -70,7 +71,7 @@ Finding no_mesh(std::span<const HostFacts> hosts, std::span<const Pair> missing)
           .cure = "add these cables, or use --backend jaccl-ring: " + cables_text(hosts, missing)};
 }
 
-Finding too_many(std::span<const HostFacts> hosts) {
+Finding too_many(Hosts hosts) {
   return {.id = "too-many-hosts",
           .severity = Severity::problem,
           .what = fmt::format(
@@ -81,7 +82,7 @@ Finding too_many(std::span<const HostFacts> hosts) {
           .cure = "use --over ethernet if one network contains all hosts, or name fewer hosts"};
 }
 
-bool has_rdma(std::span<const HostFacts> hosts, std::span<const CableLink> links) {
+bool has_rdma(Hosts hosts, Links links) {
   const auto is_at = [&](const End& end) {
     const Interface* interface = interface_of(hosts, end);
     return interface != nullptr && !interface->rdma.empty();
@@ -91,7 +92,7 @@ bool has_rdma(std::span<const HostFacts> hosts, std::span<const CableLink> links
   });
 }
 
-Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
+Finding no_rdma(Hosts hosts, const std::string& backend) {
   return {
       .id = "no-rdma",
       .severity = Severity::problem,
@@ -105,23 +106,18 @@ Finding no_rdma(std::span<const HostFacts> hosts, const std::string& backend) {
 
 /// True if a and b are adjacent in `order`, where the last and the first are adjacent too.
 bool are_neighbours(std::span<const int> order, int a, int b) {
-  const std::size_t size = order.size();
-  for (std::size_t i = 0; i < size; ++i) {
-    const int here = order[i];
-    const int next = order[(i + 1) % size];
-    if ((here == a && next == b) || (here == b && next == a)) return true;
-  }
-  return false;
+  const auto gap = std::abs(std::ranges::find(order, a) - std::ranges::find(order, b));
+  return gap == 1 || gap == std::ssize(order) - 1;
 }
 
 /// Returns the indices of all hosts.
-std::vector<int> all_of(std::span<const HostFacts> hosts) {
+std::vector<int> all_of(Hosts hosts) {
   std::vector<int> order(hosts.size());
   std::iota(order.begin(), order.end(), 0);
   return order;
 }
 
-bool all_joined(int hosts, std::span<const CableLink> links) {
+bool all_joined(int hosts, Links links) {
   std::vector<Pair> pairs;
   for (const CableLink& link : links) pairs.emplace_back(link.a.host, link.b.host);
   return parts_of(hosts, pairs).size() == 1;
@@ -129,7 +125,7 @@ bool all_joined(int hosts, std::span<const CableLink> links) {
 
 /// Returns the first IPv6 address of the end, or the first IPv4 address if `ipv6` is false. Empty
 /// if the end has no such address.
-std::string address_of_end(std::span<const HostFacts> hosts, const End& end, bool ipv6) {
+std::string address_of_end(Hosts hosts, const End& end, bool ipv6) {
   const Interface* interface = interface_of(hosts, end);
   if (interface == nullptr) return {};
   const auto found = std::ranges::find(interface->addresses, ipv6,
@@ -139,8 +135,7 @@ std::string address_of_end(std::span<const HostFacts> hosts, const End& end, boo
 
 /// Returns the RDMA devices of `from` at its cables to `to`: null for no cable, a string for one
 /// device, an array for several.
-json devices_to(std::span<const HostFacts> hosts, std::span<const Addressed> links, int from,
-                int to) {
+json devices_to(Hosts hosts, std::span<const Addressed> links, int from, int to) {
   json devices = json::array();
   for (const Addressed& each : links) {
     if (std::minmax(each.link.a.host, each.link.b.host) != std::minmax(from, to)) continue;
@@ -158,9 +153,9 @@ void even_out(std::vector<HostfileEntry>& entries) {
   std::size_t most = 0;
   for (const HostfileEntry& entry : entries) most = std::max(most, entry.ips.size());
   for (HostfileEntry& entry : entries) {
-    const std::size_t own = entry.ips.size();
-    for (std::size_t i = own; own > 0 && i < most; ++i)
-      entry.ips.push_back(std::string(entry.ips[i % own]));
+    const std::vector<std::string> own = entry.ips;
+    for (std::size_t i = own.size(); !own.empty() && i < most; ++i)
+      entry.ips.push_back(own[i % own.size()]);
   }
 }
 
@@ -203,8 +198,7 @@ std::vector<std::string> ips_of(const TopologyChoice& choice, std::span<const Ad
 
 }  // namespace
 
-TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
-                             const std::string& backend) {
+TopologyChoice choose_cables(Hosts hosts, Links links, const std::string& backend) {
   TopologyChoice choice;
   const auto size = static_cast<int>(hosts.size());
   choice.order = all_of(hosts);
@@ -241,7 +235,7 @@ TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const C
   return choice;
 }
 
-std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire) {
+std::map<int, std::string> addresses_in(Hosts hosts, const Wire& wire) {
   std::map<int, std::string> most;
   for (const bool ipv6 : {false, true}) {
     std::map<int, std::string> addresses;
@@ -253,16 +247,14 @@ std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const 
   return most;
 }
 
-TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectivity& joined) {
+TopologyChoice choose_networks(Hosts hosts, const Connectivity& joined) {
   TopologyChoice choice;
-  std::vector<Wire> complete;
-  std::vector<Wire> all = joined.networks;
+  std::vector<Wire> complete = joined.networks;
   // A cable between the only two hosts joins all hosts, so it counts as a network, too.
   for (const CableLink& link : joined.links)
-    if (hosts.size() == 2) all.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
-  for (const Wire& wire : all) {
-    if (addresses_in(hosts, wire).size() == hosts.size()) complete.push_back(wire);
-  }
+    if (hosts.size() == 2) complete.push_back({{link.a, link.b}, link.medium, link.mbit_per_s});
+  std::erase_if(complete,
+                [&](const Wire& wire) { return addresses_in(hosts, wire).size() < hosts.size(); });
   if (complete.empty()) return choice;
   const auto better = [](const Wire& a, const Wire& b) {
     if (a.medium != b.medium) return a.medium < b.medium;
@@ -286,8 +278,7 @@ TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectiv
   return choice;
 }
 
-std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts,
-                                      const TopologyChoice& choice,
+std::vector<HostfileEntry> entries_of(Hosts hosts, const TopologyChoice& choice,
                                       std::span<const Addressed> links,
                                       std::span<const std::string> side) {
   std::vector<HostfileEntry> entries;

@@ -27,24 +27,22 @@ struct TopologyChoice {
   std::vector<int> order;  ///< Host indices in the order of the hostfile.
   std::vector<CableLink> links;
   std::vector<Wire> networks;
-  std::vector<Finding> findings;
+  Findings findings;
 };
 
 /// Chooses among cables. `backend` is ring, jaccl or jaccl-ring if the user requested that backend,
 /// and empty otherwise. If the cables do not suit that backend, the shape is none and findings give
 /// the reason, such as cables that are missing.
-TopologyChoice choose_cables(std::span<const HostFacts> hosts, std::span<const CableLink> links,
-                             const std::string& backend);
+TopologyChoice choose_cables(Hosts hosts, Links links, const std::string& backend);
 
-/// Returns one address of each host in the network, keyed by host index. The addresses are IPv6 if
-/// more hosts have an IPv6 address than an IPv4 address, and IPv4 otherwise. Omits hosts without an
-/// address of that family.
-std::map<int, std::string> addresses_in(std::span<const HostFacts> hosts, const Wire& wire);
+/// Returns one address of each host in the network, keyed by host index. All are of the family that
+/// more hosts have, IPv4 if in doubt. Omits hosts without an address of that family.
+std::map<int, std::string> addresses_in(Hosts hosts, const Wire& wire);
 
 /// Chooses the best network in which all hosts have an address, and all networks that are equally
 /// good. The medium decides first, in the order of InterfaceKind, and then the rate. If there is no
 /// such network, the shape is none, even if cables join the hosts.
-TopologyChoice choose_networks(std::span<const HostFacts> hosts, const Connectivity& joined);
+TopologyChoice choose_networks(Hosts hosts, const Connectivity& joined);
 
 /// One entry of the hostfile, which `mccl launch` and MLX read.
 struct HostfileEntry {
@@ -58,8 +56,7 @@ struct HostfileEntry {
 /// Builds the entries of the hostfile, in the order of `choice.order`. `side` holds, for each host,
 /// an address on an interface for which no cable was found, or an empty string. The jaccl backends
 /// set up their connections over these addresses.
-std::vector<HostfileEntry> entries_of(std::span<const HostFacts> hosts,
-                                      const TopologyChoice& choice,
+std::vector<HostfileEntry> entries_of(Hosts hosts, const TopologyChoice& choice,
                                       std::span<const Addressed> links,
                                       std::span<const std::string> side);
 

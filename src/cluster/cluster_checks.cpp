@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "base/settings.h"
 #include "cluster/checks.h"
@@ -31,7 +30,7 @@ bool differ(const ValueByHost& values) {
       values, [&](const auto& entry) { return entry.second != values.begin()->second; });
 }
 
-void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+void check_clocks(Hosts hosts, Findings& findings) {
   for (const HostFacts& host : hosts) {
     if (std::abs(host.clock_off_s) < kClockOff) continue;
     findings.push_back(
@@ -46,7 +45,7 @@ void check_clocks(std::span<const HostFacts> hosts, std::vector<Finding>& findin
   }
 }
 
-void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+void check_agreement(Hosts hosts, Findings& findings) {
   for (const Setting& setting : setting_table()) {
     if (!setting.info.must_agree) continue;
     ValueByHost values;
@@ -64,7 +63,7 @@ void check_agreement(std::span<const HostFacts> hosts, std::vector<Finding>& fin
   }
 }
 
-void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+void check_addresses(Hosts hosts, Findings& findings) {
   std::map<IpAddress, std::vector<std::string>> owners;
   for (const HostFacts& host : hosts) {
     for (const Interface& interface : host.interfaces) {
@@ -86,7 +85,7 @@ void check_addresses(std::span<const HostFacts> hosts, std::vector<Finding>& fin
 
 /// Finds two addresses of which only one lies in the network of the other, because their prefix
 /// lengths differ.
-void check_masks(std::span<const HostFacts> hosts, std::vector<Finding>& findings) {
+void check_masks(Hosts hosts, Findings& findings) {
   struct Place {
     std::string text;
     Network network;
@@ -145,7 +144,7 @@ std::string family_of(const std::string& package) {
 
 /// Groups the installed versions by the family of the package (family_of()). Skips versions that
 /// could not be parsed, because another finding reports them.
-std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> hosts) {
+std::map<std::string, InstalledByHost> families_of(Hosts hosts) {
   std::map<std::string, InstalledByHost> families;
   for (const HostFacts& host : hosts)
     for (const auto& [package, version] : host.versions)
@@ -153,7 +152,7 @@ std::map<std::string, InstalledByHost> families_of(std::span<const HostFacts> ho
   return families;
 }
 
-void check_differences(const InstalledByHost& installed, std::vector<Finding>& findings) {
+void check_differences(const InstalledByHost& installed, Findings& findings) {
   const Installed& first = installed.begin()->second;
   const bool same_names = std::ranges::all_of(
       installed, [&](const auto& each) { return each.second.package == first.package; });
@@ -203,8 +202,8 @@ bool should_have(const HostFacts& host, std::string_view family,
          });
 }
 
-void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
-                   const InstalledByHost& installed, std::vector<Finding>& findings) {
+void check_missing(Hosts hosts, const Needed& needed, const InstalledByHost& installed,
+                   Findings& findings) {
   std::vector<const HostFacts*> owners;
   for (const HostFacts& host : hosts)
     if (installed.contains(host.host)) owners.push_back(&host);
@@ -224,12 +223,6 @@ void check_missing(std::span<const HostFacts> hosts, const Needed& needed,
   }
 }
 
-const Interface* interface_with(const HostFacts& host, const std::string& address) {
-  const auto found = std::ranges::find_if(
-      host.interfaces, [&](const Interface& each) { return each.has_address(address); });
-  return found == host.interfaces.end() ? nullptr : &*found;
-}
-
 /// Returns a usable cabled interface of the host with an IPv4 address, to suggest instead of the
 /// selected interface; null if the host has no such interface.
 const Interface* cable_of(const HostFacts& host) {
@@ -241,8 +234,8 @@ const Interface* cable_of(const HostFacts& host) {
 }
 
 void check_address(const HostFacts& host, const std::string& text, const std::string& by,
-                   std::vector<Finding>& findings) {
-  const Interface* interface = interface_with(host, text);
+                   Findings& findings) {
+  const Interface* interface = host.interface_with(text);
   // An unknown host name is not a fault, because names are resolved only when used. An unknown IPv6
   // address is not a fault either, because hosts report only some of their IPv6 addresses.
   const auto address = parse_address(text);
@@ -270,12 +263,12 @@ void check_address(const HostFacts& host, const std::string& text, const std::st
 
 }  // namespace
 
-std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
+Findings check_identity(Hosts hosts) {
   std::map<std::string, std::vector<std::string>> names;
   for (const HostFacts& host : hosts)
     if (const std::string identity = identity_of(host); !identity.empty())
       names[identity].push_back(host.host);
-  std::vector<Finding> findings;
+  Findings findings;
   for (const auto& [identity, of] : names) {
     if (of.size() < 2) continue;
     findings.push_back(
@@ -288,8 +281,8 @@ std::vector<Finding> check_identity(std::span<const HostFacts> hosts) {
   return findings;
 }
 
-std::vector<Finding> check_cluster(std::span<const HostFacts> hosts) {
-  std::vector<Finding> findings = check_identity(hosts);
+Findings check_cluster(Hosts hosts) {
+  Findings findings = check_identity(hosts);
   const bool each_once = findings.empty();
   append(findings, check_versions(hosts));
   check_clocks(hosts, findings);
@@ -308,8 +301,8 @@ std::string how_to_install(const std::string& host) {
       host);
 }
 
-std::vector<Finding> check_versions(std::span<const HostFacts> hosts) {
-  std::vector<Finding> findings;
+Findings check_versions(Hosts hosts) {
+  Findings findings;
   const std::map<std::string, InstalledByHost> families = families_of(hosts);
   for (const auto& [family, installed] : families) {
     check_differences(installed, findings);
@@ -319,9 +312,8 @@ std::vector<Finding> check_versions(std::span<const HostFacts> hosts) {
   return findings;
 }
 
-std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
-                                    std::span<const std::vector<std::string>> addresses) {
-  std::vector<Finding> findings;
+Findings check_hostfile(Hosts hosts, std::span<const std::vector<std::string>> addresses) {
+  Findings findings;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     for (const std::string& text : addresses[host])
       check_address(hosts[host], text, "the hostfile", findings);
@@ -333,7 +325,7 @@ std::vector<Finding> check_hostfile(std::span<const HostFacts> hosts,
     }
     // Skip addresses that the host does not have, because check_settings() reports them.
     for (const std::string& text : hosts[host].items_of("MCCL_LISTEN_ADDR")) {
-      if (interface_with(hosts[host], text) != nullptr)
+      if (hosts[host].interface_with(text) != nullptr)
         check_address(hosts[host], text, "MCCL_LISTEN_ADDR", findings);
     }
   }

@@ -14,7 +14,7 @@ std::string_view name_of(Severity severity) {
   return kNames[static_cast<std::size_t>(severity)];
 }
 
-void append(std::vector<Finding>& findings, std::span<const Finding> more) {
+void append(Findings& findings, std::span<const Finding> more) {
   findings.insert(findings.end(), more.begin(), more.end());
 }
 
@@ -27,7 +27,7 @@ std::optional<Severity> worst_of(std::span<const Finding> findings) {
   return worst;
 }
 
-void sort_by_severity(std::vector<Finding>& findings) {
+void sort_by_severity(Findings& findings) {
   std::ranges::stable_sort(findings, std::ranges::greater(), &Finding::severity);
 }
 

@@ -30,6 +30,8 @@ struct Finding {
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
+using Findings = std::vector<Finding>;
+
 std::string_view name_of(Severity severity);
 
 /// Returns the enumerator whose name_of() is `name`; `count` is the number of enumerators of the
@@ -47,13 +49,13 @@ inline void from_json(const nlohmann::json& from, Severity& severity) {
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Finding, id, severity, what, where, why, cure)
 
-void append(std::vector<Finding>& findings, std::span<const Finding> more);
+void append(Findings& findings, std::span<const Finding> more);
 
 /// True for warnings and problems, which need action.
 bool is_fault(const Finding& finding);
 
 /// Sorts stably, with the most severe findings first.
-void sort_by_severity(std::vector<Finding>& findings);
+void sort_by_severity(Findings& findings);
 
 /// Returns the highest severity among warnings and problems; empty if there are none.
 std::optional<Severity> worst_of(std::span<const Finding> findings);

@@ -27,29 +27,20 @@ constexpr long kLittleLocked = 64L << 10;
 constexpr int kLeastMtu = 1280;
 constexpr int kThunderbolt5 = 80'000;  ///< Rate of a Thunderbolt 5 port, in Mbit/s.
 
-/// Collects the findings about one host.
-class Findings {
- public:
-  explicit Findings(const HostFacts& facts) : facts_(facts), all_(facts.odd) {}
-
-  /// Adds a warning whose cure is the command `fix`; `undo` reverses `fix`. On Linux,
-  /// `mccl doctor --fix` may run `fix`.
-  void add_fixed_by(const char* id, std::string what, std::string why, const std::string& fix,
-                    const std::string& undo) {
-    add(id, Severity::warning, std::move(what), std::move(why), "sudo " + fix);
-    if (facts_.system != System::gnu_linux) return;
-    all_.back().fix = fix;
-    all_.back().undo = undo;
-  }
-  void add(const char* id, Severity severity, std::string what, std::string why, std::string cure) {
-    all_.push_back({id, severity, std::move(what), facts_.host, std::move(why), std::move(cure)});
-  }
-  std::vector<Finding> take() { return std::move(all_); }
-
- private:
-  const HostFacts& facts_;
-  std::vector<Finding> all_;
-};
+/// Returns a warning whose cure is the command `fix`; `undo` reverses `fix`. On Linux,
+/// `mccl doctor --fix` may run `fix`.
+Finding fixed_by(const HostFacts& facts, const char* id, std::string what, std::string why,
+                 const std::string& fix, const std::string& undo) {
+  const bool may_run = facts.system == System::gnu_linux;
+  return {id,
+          Severity::warning,
+          std::move(what),
+          facts.host,
+          std::move(why),
+          "sudo " + fix,
+          may_run ? fix : "",
+          may_run ? undo : ""};
+}
 
 void check_memory(const HostFacts& facts, Findings& findings) {
   if (facts.system != System::gnu_linux) return;
@@ -57,92 +48,94 @@ void check_memory(const HostFacts& facts, Findings& findings) {
       "ranks of one host pass their job key through shared memory, and torch's DataLoader and NCCL "
       "keep shared data in it";
   if (!facts.shared_kib || !facts.shared_writable) {
-    findings.add("shared-memory-missing", Severity::problem,
-                 facts.shared_kib ? "/dev/shm cannot be written: there is no shared memory"
-                                  : "/dev/shm does not exist: there is no shared memory",
-                 why,
-                 "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; for a container: --ipc=host, or "
-                 "--shm-size=1g");
+    findings.push_back(
+        {"shared-memory-missing", Severity::problem,
+         facts.shared_kib ? "/dev/shm cannot be written: there is no shared memory"
+                          : "/dev/shm does not exist: there is no shared memory",
+         facts.host, why,
+         "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm; for a container: --ipc=host, or "
+         "--shm-size=1g"});
   } else if (*facts.shared_kib < kLittleShared) {
-    findings.add(
-        "shared-memory-small", Severity::warning,
-        fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), why,
-        "remove unused files in /dev/shm, or run sudo mount -o remount,size=1g /dev/shm; for a "
-        "container: --shm-size=1g");
+    findings.push_back(
+        {"shared-memory-small", Severity::warning,
+         fmt::format("/dev/shm has {} MiB left", *facts.shared_kib / 1024), facts.host, why,
+         "remove unused files in /dev/shm, or run sudo mount -o remount,size=1g /dev/shm; for a "
+         "container: --shm-size=1g"});
   }
 }
 
 void check_limits(const HostFacts& facts, Findings& findings) {
   if (facts.most_open_files && *facts.most_open_files != kNoLimit &&
       *facts.most_open_files < kFewFiles) {
-    findings.add(
-        "open-files-few", Severity::problem,
-        fmt::format("a process may open {} files at most", *facts.most_open_files),
-        "every peer needs several open files, and a job of about ten ranks exceeds the limit",
-        facts.system == System::macos
-            ? "sudo launchctl limit maxfiles 65536 524288; then log in again"
-            : "raise the limit: add the line \"* hard nofile 65536\" to /etc/security/limits.conf, "
-              "or set LimitNOFILE=65536 for the service; then log in again");
+    findings.push_back(
+        {"open-files-few", Severity::problem,
+         fmt::format("a process may open {} files at most", *facts.most_open_files), facts.host,
+         "every peer needs several open files, and a job of about ten ranks exceeds the limit",
+         facts.system == System::macos
+             ? "sudo launchctl limit maxfiles 65536 524288; then log in again"
+             : "raise the limit: add the line \"* hard nofile 65536\" to "
+               "/etc/security/limits.conf, "
+               "or set LimitNOFILE=65536 for the service; then log in again"});
   }
   if (facts.rdma.empty() || !facts.locked_kib || *facts.locked_kib == kNoLimit) return;
   if (*facts.locked_kib < kLittleLocked) {
-    findings.add(
-        "locked-memory-small", Severity::problem,
-        fmt::format("a process may lock {} KiB of memory", *facts.locked_kib),
-        "RDMA devices transfer data only from and to locked memory, so a job cannot register "
-        "buffers above this limit",
-        facts.system == System::macos
-            ? "macOS sets no such limit by default: search the shell's start-up files for ulimit -l"
-            : "add the line \"* - memlock unlimited\" to /etc/security/limits.conf, or set "
-              "LimitMEMLOCK=infinity for the service; then log in again");
+    findings.push_back(
+        {"locked-memory-small", Severity::problem,
+         fmt::format("a process may lock {} KiB of memory", *facts.locked_kib), facts.host,
+         "RDMA devices transfer data only from and to locked memory, so a job cannot register "
+         "buffers above this limit",
+         facts.system == System::macos
+             ? "macOS sets no such limit by default: search the shell's start-up files for ulimit "
+               "-l"
+             : "add the line \"* - memlock unlimited\" to /etc/security/limits.conf, or set "
+               "LimitMEMLOCK=infinity for the service; then log in again"});
   }
 }
 
 void check_cores(const HostFacts& facts, Findings& findings) {
   if (facts.governor == "powersave" && facts.mhz > 0 && facts.most_mhz > 2 * facts.mhz) {
-    findings.add("cores-asleep", Severity::note,
-                 fmt::format("cores run at {} of {} MHz, and the governor is powersave", facts.mhz,
-                             facts.most_mhz),
-                 "small calls wait for cores to wake up",
-                 "sudo cpupower frequency-set -g performance");
+    findings.push_back({"cores-asleep", Severity::note,
+                        fmt::format("cores run at {} of {} MHz, and the governor is powersave",
+                                    facts.mhz, facts.most_mhz),
+                        facts.host, "small calls wait for cores to wake up",
+                        "sudo cpupower frequency-set -g performance"});
   }
   if (facts.cores > 0 && facts.load > 1.5 * facts.cores) {
-    findings.add("load-high", Severity::note,
-                 fmt::format("the load is {:.1f} on {} cores", facts.load, facts.cores),
-                 "measurements taken now are slower than what the machine can do",
-                 "see which processes run: top");
+    findings.push_back({"load-high", Severity::note,
+                        fmt::format("the load is {:.1f} on {} cores", facts.load, facts.cores),
+                        facts.host,
+                        "measurements taken now are slower than what the machine can do",
+                        "see which processes run: top"});
   }
 }
 
 void check_cables(const HostFacts& facts, Findings& findings) {
   for (const Interface& interface : facts.interfaces) {
-    const bool cut = interface.up && interface.carrier == false && !interface.joins;
-    if (cut && interface.has_ipv4()) {
-      findings.add("cable-cut", Severity::problem,
-                   fmt::format("{} has the address {} and no carrier", interface.name,
-                               text_of(interface.ipv4().front())),
-                   "the cable of this interface is cut or unplugged, or the other end is off: no "
-                   "packets pass",
-                   "check that both ends are plugged in and up: " +
-                       command_to_show(facts.system, interface.name));
+    if (interface.joins || !interface.has_ipv4()) continue;
+    const std::string& name = interface.name;
+    const std::string address = text_of(interface.ipv4().front());
+    if (interface.up && interface.carrier == false) {
+      findings.push_back(
+          {"cable-cut", Severity::problem,
+           fmt::format("{} has the address {} and no carrier", name, address), facts.host,
+           "the cable of this interface is cut or unplugged, or the other end is off: no "
+           "packets pass",
+           "check that both ends are plugged in and up: " + command_to_show(facts.system, name)});
     }
-    if (!interface.up && !interface.joins && interface.has_ipv4()) {
-      findings.add_fixed_by("interface-down",
-                            fmt::format("{} has the address {} and is down", interface.name,
-                                        text_of(interface.ipv4().front())),
-                            "no packets pass through this interface",
-                            command_to_set(facts.system, interface.name, true),
-                            command_to_set(facts.system, interface.name, false));
+    if (!interface.up) {
+      findings.push_back(fixed_by(
+          facts, "interface-down", fmt::format("{} has the address {} and is down", name, address),
+          "no packets pass through this interface", command_to_set(facts.system, name, true),
+          command_to_set(facts.system, name, false)));
     }
-    if (interface.usable() && interface.is_of_a_cable() && interface.has_ipv4() &&
-        interface.mtu > 0 && interface.mtu < kLeastMtu) {
-      findings.add_fixed_by(
-          "mtu-small", fmt::format("the MTU of {} is {}", interface.name, interface.mtu),
+    if (interface.may_join_hosts() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
+      findings.push_back(fixed_by(
+          facts, "mtu-small", fmt::format("the MTU of {} is {}", name, interface.mtu),
           fmt::format(
               "packets of less than {} bytes reduce throughput, and IPv6 does not work at all",
               kLeastMtu),
-          command_to_set_mtu(facts.system, interface.name, 1500),
-          command_to_set_mtu(facts.system, interface.name, interface.mtu));
+          command_to_set_mtu(facts.system, name, 1500),
+          command_to_set_mtu(facts.system, name, interface.mtu)));
     }
   }
 }
@@ -151,14 +144,16 @@ void check_bridge(const HostFacts& facts, Findings& findings) {
   for (const ThunderboltPort& port : facts.ports) {
     const Interface* interface = facts.interface(port.interface);
     if (port.peer_id.empty() || interface == nullptr || interface->bridge.empty()) continue;
-    findings.add("thunderbolt-bridge", Severity::warning,
-                 fmt::format("{} (Thunderbolt port {}) is a member of {}", interface->name,
-                             port.receptacle, interface->bridge),
-                 "the Thunderbolt Bridge hides which cable leads where, and RDMA through it fails "
-                 "with errno 22",
-                 fmt::format("sudo ifconfig {} down; to make this permanent: networksetup "
-                             "-setnetworkserviceenabled \"Thunderbolt Bridge\" off",
-                             interface->bridge));
+    findings.push_back(
+        {"thunderbolt-bridge", Severity::warning,
+         fmt::format("{} (Thunderbolt port {}) is a member of {}", interface->name, port.receptacle,
+                     interface->bridge),
+         facts.host,
+         "the Thunderbolt Bridge hides which cable leads where, and RDMA through it fails "
+         "with errno 22",
+         fmt::format("sudo ifconfig {} down; to make this permanent: networksetup "
+                     "-setnetworkserviceenabled \"Thunderbolt Bridge\" off",
+                     interface->bridge)});
   }
 }
 
@@ -168,13 +163,15 @@ void check_mac_rdma(const HostFacts& facts, Findings& findings) {
       facts.ports, [](const ThunderboltPort& port) { return port.mbit_per_s >= kThunderbolt5; });
   if (facts.ports.empty() || !facts.rdma.empty()) return;
   if (!any5) {
-    findings.add(
-        "thunderbolt-no-rdma", Severity::note, "the host's Thunderbolt is version 4 or older",
-        "these versions have no RDMA, whatever rdma_ctl reports; the cables carry TCP", "");
+    findings.push_back(
+        {"thunderbolt-no-rdma", Severity::note, "the host's Thunderbolt is version 4 or older",
+         facts.host, "these versions have no RDMA, whatever rdma_ctl reports; the cables carry TCP",
+         ""});
   } else if (!enabled && !facts.rdma_control.empty()) {
-    findings.add("rdma-not-enabled", Severity::warning, "RDMA over Thunderbolt 5 is not enabled",
-                 "TCP is used, with ten times the latency",
-                 "start macOS Recovery, open Terminal, and run: rdma_ctl enable");
+    findings.push_back({"rdma-not-enabled", Severity::warning,
+                        "RDMA over Thunderbolt 5 is not enabled", facts.host,
+                        "TCP is used, with ten times the latency",
+                        "start macOS Recovery, open Terminal, and run: rdma_ctl enable"});
   }
 }
 
@@ -184,27 +181,30 @@ void check_rdma(const HostFacts& facts, Findings& findings) {
     const Interface* interface = facts.interface(device.interface);
     if (interface == nullptr || !interface->usable()) continue;
     if (!device.state.empty() && device.state != "ACTIVE") {
-      findings.add("rdma-port-inactive", Severity::warning,
-                   fmt::format("the port of {} is {} although {} is up", device.name, device.state,
-                               interface->name),
-                   "an RDMA port that is not ACTIVE carries no data",
-                   fmt::format("see the messages of the driver: dmesg | grep -i {}", device.name));
+      findings.push_back(
+          {"rdma-port-inactive", Severity::warning,
+           fmt::format("the port of {} is {} although {} is up", device.name, device.state,
+                       interface->name),
+           facts.host, "an RDMA port that is not ACTIVE carries no data",
+           fmt::format("see the messages of the driver: dmesg | grep -i {}", device.name)});
     }
     if (!interface->has_ipv4()) {
-      findings.add(
-          "rdma-no-address", Severity::warning,
-          fmt::format("the interface {} of the RDMA device {} has no IPv4 address", interface->name,
-                      device.name),
-          "without an IPv4 address, the device has no IPv4 GID, and connections fail with errno 22 "
-          "or "
-          "60",
-          facts.system == System::macos
-              ? fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
-                            "sudo ifconfig {} inet ADDRESS netmask 255.255.255.252 alias",
-                            interface->name)
-              : fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
-                            "sudo ip addr add ADDRESS/30 dev {}",
-                            interface->name));
+      findings.push_back(
+          {"rdma-no-address", Severity::warning,
+           fmt::format("the interface {} of the RDMA device {} has no IPv4 address",
+                       interface->name, device.name),
+           facts.host,
+           "without an IPv4 address, the device has no IPv4 GID, and connections fail with errno "
+           "22 "
+           "or "
+           "60",
+           facts.system == System::macos
+               ? fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
+                             "sudo ifconfig {} inet ADDRESS netmask 255.255.255.252 alias",
+                             interface->name)
+               : fmt::format("mccl config --auto-setup gives the interface an address; by hand: "
+                             "sudo ip addr add ADDRESS/30 dev {}",
+                             interface->name)});
     }
   }
 }
@@ -263,7 +263,7 @@ bool can_be_changed(const std::string& word) {
   return word == "CNS" || word == "TNS" || word == "DR";
 }
 
-void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
+void check_links(const HostFacts& facts, Findings& findings) {
   const Matrix links = gpu_matrix(facts.gpu_links, facts.gpus.size());
   const bool any = std::ranges::any_of(
       links, [](const auto& row) { return std::ranges::any_of(row, is_nvlink); });
@@ -274,7 +274,7 @@ void check_links(const HostFacts& facts, std::vector<Finding>& findings) {
                       "see: nvidia-smi topo -m"});
 }
 
-void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
+void check_peers(const HostFacts& facts, Findings& findings) {
   const Matrix peers = gpu_matrix(facts.gpu_peers, facts.gpus.size());
   // Pairs of GPUs without peer access, keyed by nvidia-smi's word for the reason.
   std::map<std::string, std::vector<std::string>> pairs;
@@ -302,21 +302,20 @@ void check_peers(const HostFacts& facts, std::vector<Finding>& findings) {
 
 }  // namespace
 
-std::vector<Finding> check_machine(const HostFacts& facts) {
-  Findings findings(facts);
+Findings check_machine(const HostFacts& facts) {
+  Findings findings = facts.odd;
   check_memory(facts, findings);
   check_limits(facts, findings);
   check_cores(facts, findings);
   check_cables(facts, findings);
   check_bridge(facts, findings);
   check_rdma(facts, findings);
-  std::vector<Finding> all = findings.take();
-  append(all, check_gpus(facts));
-  return all;
+  append(findings, check_gpus(facts));
+  return findings;
 }
 
-std::vector<Finding> check_settings(const HostFacts& facts) {
-  std::vector<Finding> findings;
+Findings check_settings(const HostFacts& facts) {
+  Findings findings;
   const auto add = [&](Severity severity, const std::string& name, std::string what,
                        std::string why) {
     findings.push_back({"setting-refused", severity, std::move(what), facts.host, std::move(why),
@@ -328,9 +327,7 @@ std::vector<Finding> check_settings(const HostFacts& facts) {
   }
   for (const std::string& address : facts.items_of("MCCL_LISTEN_ADDR")) {
     const auto parsed = parse_address(address);
-    const bool is_there = std::ranges::any_of(
-        facts.interfaces, [&](const Interface& each) { return each.has_address(address); });
-    if (parsed && !parsed->is_ipv6 && !is_there)
+    if (parsed && !parsed->is_ipv6 && facts.interface_with(address) == nullptr)
       add(Severity::problem, "MCCL_LISTEN_ADDR",
           fmt::format("MCCL_LISTEN_ADDR is {}, and no interface has that address", address), kWhy);
   }
@@ -359,8 +356,8 @@ Matrix gpu_matrix(std::string_view text, std::size_t count) {
   return matrix;
 }
 
-std::vector<Finding> check_gpus(const HostFacts& facts) {
-  std::vector<Finding> findings;
+Findings check_gpus(const HostFacts& facts) {
+  Findings findings;
   if (facts.gpus.size() < 2) return findings;
   check_links(facts, findings);
   check_peers(facts, findings);

@@ -39,6 +39,12 @@ Interface* HostFacts::interface(std::string_view name) {
   return const_cast<Interface*>(std::as_const(*this).interface(name));
 }
 
+const Interface* HostFacts::interface_with(const std::string& address) const {
+  const auto found = std::ranges::find_if(
+      interfaces, [&](const Interface& each) { return each.has_address(address); });
+  return found == interfaces.end() ? nullptr : &*found;
+}
+
 std::vector<std::string> HostFacts::items_of(const std::string& variable) const {
   std::vector<std::string> items;
   const auto found = settings.find(variable);
@@ -48,7 +54,7 @@ std::vector<std::string> HostFacts::items_of(const std::string& variable) const 
   return items;
 }
 
-std::string names_of(std::span<const HostFacts> hosts) {
+std::string names_of(Hosts hosts) {
   std::string names;
   for (const HostFacts& host : hosts) names += (names.empty() ? "" : ", ") + host.host;
   return names;

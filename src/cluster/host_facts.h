@@ -42,8 +42,7 @@ struct Interface {
 
   bool usable() const { return up && carrier.value_or(true); }
   /// True if the interface may have a cable (or wireless link) of its own: false for loopback,
-  /// bridges and tunnels. The bridges of containers, for example, have the same addresses on every
-  /// host, but lead to no other host.
+  /// bridges and tunnels. Bridges of containers have the same addresses on every host.
   bool is_of_a_cable() const { return !joins && kind != InterfaceKind::loopback; }
   bool may_join_hosts() const { return usable() && is_of_a_cable(); }
   std::vector<Network> ipv4() const;
@@ -122,15 +121,11 @@ struct HostFacts {
   std::map<std::string, std::string> settings;  ///< Environment variables named MCCL_*.
   std::vector<Interface> interfaces;
   std::vector<Route> routes;  ///< IPv4 routes except the default route.
-  /// Private addresses and networks that the host uses, such as those of DNS servers and
-  /// neighbours.
-  std::vector<InUse> in_use;
+  std::vector<InUse> in_use;  ///< Private ones, such as those of DNS servers and neighbours.
   /// The program that configures interface addresses when the host starts: "netplan",
   /// "NetworkManager", "systemd-networkd" or "networksetup". Empty if none of these does.
   std::string network_manager;
-  /// True while the host has a network set-up that has not been confirmed. A guard process will
-  /// undo the set-up if it is never confirmed.
-  bool setup_unconfirmed = false;
+  bool setup_unconfirmed = false;  ///< True while a guard process may undo a set-up.
   std::vector<ThunderboltPort> ports;
   std::vector<RdmaDevice> rdma;
   std::string rdma_control;  ///< Output of macOS's rdma_ctl.
@@ -140,22 +135,24 @@ struct HostFacts {
   /// The host's clock offset from this machine, in seconds. Positive if the host is ahead. The
   /// magnitude is a lower bound.
   double clock_off_s = 0;
-  std::vector<Finding> odd;  ///< Findings about facts that could not be gathered or parsed.
+  Findings odd;  ///< Findings about facts that could not be gathered or parsed.
 
   /// Returns the interface with this name; null if there is none.
   const Interface* interface(std::string_view name) const;
   Interface* interface(std::string_view name);
-  /// Splits a comma-separated setting into its items. Returns an empty vector if `variable` is not
-  /// set.
+  /// Returns the interface that has the address, in any spelling; null if there is none.
+  const Interface* interface_with(const std::string& address) const;
+  /// Splits a comma-separated setting into its items; none if `variable` is not set.
   std::vector<std::string> items_of(const std::string& variable) const;
 };
 
+using Hosts = std::span<const HostFacts>;
+
 /// Returns the hosts' names, separated by commas.
-std::string names_of(std::span<const HostFacts> hosts);
+std::string names_of(Hosts hosts);
 
 /// Prefix of the names of folders in /tmp, each of which belongs to a set-up that is not confirmed
-/// yet. A guard process, which undoes the set-up if it is never confirmed, touches the file `waits`
-/// in the folder every second.
+/// yet. The guard process of the set-up touches the file `waits` in the folder every second.
 inline constexpr const char* kGuardPrefix = "mccl-setup-";
 
 }  // namespace mccl::cluster

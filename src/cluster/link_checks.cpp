@@ -15,7 +15,7 @@ namespace mccl::cluster {
 namespace {
 
 /// True if both ends have an address in a common network.
-bool share_a_network(std::span<const HostFacts> hosts, const End& a, const End& b) {
+bool share_a_network(Hosts hosts, const End& a, const End& b) {
   const Interface* here = interface_of(hosts, a);
   const Interface* there = interface_of(hosts, b);
   if (here == nullptr || there == nullptr) return false;
@@ -26,15 +26,14 @@ bool share_a_network(std::span<const HostFacts> hosts, const End& a, const End& 
 }
 
 /// Returns the end's first address, preferably IPv4, for people; empty if it has none.
-std::string address_of(std::span<const HostFacts> hosts, const End& end) {
+std::string address_of(Hosts hosts, const End& end) {
   const Interface* interface = interface_of(hosts, end);
   return interface == nullptr || interface->addresses.empty()
              ? ""
              : text_of(interface->addresses.front());
 }
 
-void check_cable(std::span<const HostFacts> hosts, const CableLink& link,
-                 std::vector<Finding>& findings) {
+void check_cable(Hosts hosts, const CableLink& link, Findings& findings) {
   if (interface_of(hosts, link.a) == nullptr || interface_of(hosts, link.b) == nullptr) return;
   const std::string a = name_of(hosts, link.a);
   const std::string b = name_of(hosts, link.b);
@@ -66,8 +65,7 @@ void check_cable(std::span<const HostFacts> hosts, const CableLink& link,
 }
 
 /// Finds ends whose addresses are in a different IP network from those of all other ends of `wire`.
-void check_network(std::span<const HostFacts> hosts, const Wire& wire,
-                   std::vector<Finding>& findings) {
+void check_network(Hosts hosts, const Wire& wire, Findings& findings) {
   std::vector<End> ends = wire.ends;
   std::erase_if(ends, [&](const End& end) { return address_of(hosts, end).empty(); });
   for (const End& end : ends) {
@@ -87,8 +85,7 @@ void check_network(std::span<const HostFacts> hosts, const Wire& wire,
   }
 }
 
-void check_mtus(std::span<const HostFacts> hosts, std::vector<End> ends,
-                std::vector<Finding>& findings) {
+void check_mtus(Hosts hosts, std::vector<End> ends, Findings& findings) {
   const auto mtu_of = [&](const End& end) {
     const Interface* interface = interface_of(hosts, end);
     return interface == nullptr ? 0 : interface->mtu;
@@ -112,8 +109,7 @@ void check_mtus(std::span<const HostFacts> hosts, std::vector<End> ends,
 
 /// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end
 /// of the other cable, but not with its own far end.
-std::optional<Finding> check_swapped(std::span<const HostFacts> hosts, const CableLink& one,
-                                     const CableLink& other) {
+std::optional<Finding> check_swapped(Hosts hosts, const CableLink& one, const CableLink& other) {
   const auto share = [&](const End& a, const End& b) { return share_a_network(hosts, a, b); };
   if (share(one.a, one.b) || share(other.a, other.b)) return {};
   for (const auto& [near, far] : {std::pair(other.a, other.b), std::pair(other.b, other.a)}) {
@@ -148,8 +144,7 @@ std::string how_to_let_in(const HostFacts& host, const std::string& interface) {
 
 /// True if the machine that runs mccl is probably the only neighbour on the interface: ssh
 /// connected through this interface, and no other host has an address in its network.
-bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& host,
-                          const Interface& interface) {
+bool leads_to_asker_alone(Hosts hosts, const HostFacts& host, const Interface& interface) {
   if (host.asked_at.empty() || !interface.has_address(host.asked_at)) return false;
   return std::ranges::none_of(hosts, [&](const HostFacts& other) {
     return &other != &host && std::ranges::any_of(other.interfaces, [&](const Interface& there) {
@@ -160,9 +155,8 @@ bool leads_to_asker_alone(std::span<const HostFacts> hosts, const HostFacts& hos
 
 }  // namespace
 
-std::vector<Finding> check_addressing(std::span<const HostFacts> hosts,
-                                      const Connectivity& joined) {
-  std::vector<Finding> findings;
+Findings check_addressing(Hosts hosts, const Connectivity& joined) {
+  Findings findings;
   for (const CableLink& link : joined.links) {
     std::optional<Finding> swapped;
     bool reported = false;
@@ -182,8 +176,8 @@ std::vector<Finding> check_addressing(std::span<const HostFacts> hosts,
   return findings;
 }
 
-std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallResults& calls) {
-  std::vector<Finding> findings;
+Findings check_calls(Hosts hosts, const CallResults& calls) {
+  Findings findings;
   for (const int host : calls.deaf) {
     findings.push_back({"calls-deaf", Severity::warning,
                         fmt::format("mccl probe cannot listen on UDP port {}", kCallPort),
@@ -225,7 +219,7 @@ std::vector<Finding> check_calls(std::span<const HostFacts> hosts, const CallRes
   return findings;
 }
 
-std::vector<Finding> check_silence(std::span<const HostFacts> hosts, const CallResults& calls) {
+Findings check_silence(Hosts hosts, const CallResults& calls) {
   std::set<End> known;
   for (const auto* calls_of : {&calls.heard, &calls.unanswered})
     for (const Heard& each : *calls_of) known.insert({each.at, each.from});

@@ -27,7 +27,7 @@ std::string place_of(const HostFacts& host, const ThunderboltPort& port) {
 /// Returns the lower of two rates; 0 stands for an unknown rate.
 int slower_of(int a, int b) { return a == 0 || (b > 0 && b < a) ? b : a; }
 
-CableLink link_between(std::span<const HostFacts> hosts, const End& a, const End& b) {
+CableLink link_between(Hosts hosts, const End& a, const End& b) {
   CableLink link{.a = std::min(a, b), .b = std::max(a, b)};
   for (const End* end : {&link.a, &link.b}) {
     const Interface* interface = interface_of(hosts, *end);
@@ -62,7 +62,7 @@ std::vector<PortEnd>::iterator other_end_of(const PortEnd& one, std::vector<Port
   return best;
 }
 
-void note_port(std::vector<Finding>& findings, const char* id, const HostFacts& host,
+void note_port(Findings& findings, const char* id, const HostFacts& host,
                const ThunderboltPort& port, Severity severity, std::string what, std::string cure) {
   findings.push_back({id, severity, std::move(what), place_of(host, port),
                       "this cable provides no link between hosts of the cluster", std::move(cure)});
@@ -75,9 +75,7 @@ class Together {
 
   std::map<End, std::vector<End>> groups() {
     std::map<End, std::vector<End>> groups;
-    std::vector<End> all;
-    for (const auto& [end, parent] : parents_) all.push_back(end);
-    for (const End& end : all) groups[root_of(end)].push_back(end);
+    for (const auto& [end, parent] : parents_) groups[root_of(end)].push_back(end);
     return groups;
   }
 
@@ -96,7 +94,7 @@ class Together {
 /// Returns the received messages without duplicates. Drops a message if one of its two interfaces
 /// was not reported by the interface's own host, because a host is not trusted to name interfaces
 /// of another host. Also drops messages from a host to itself.
-std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
+std::set<Heard> heard_of(Hosts hosts, std::span<const Heard> heard) {
   std::set<End> ends;
   for (std::size_t host = 0; host < hosts.size(); ++host)
     for (const Interface& interface : hosts[host].interfaces)
@@ -108,7 +106,7 @@ std::set<Heard> heard_of(std::span<const HostFacts> hosts, std::span<const Heard
   return known;
 }
 
-void join_by_addresses(std::span<const HostFacts> hosts, Together& together) {
+void join_by_addresses(Hosts hosts, Together& together) {
   std::vector<std::pair<End, const Interface*>> unheard;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
     for (const Interface& interface : hosts[host].interfaces) {
@@ -154,15 +152,15 @@ const char* colour_of(InterfaceKind medium) {
 
 }  // namespace
 
-const HostFacts& host_of(std::span<const HostFacts> hosts, const End& end) {
+const HostFacts& host_of(Hosts hosts, const End& end) {
   return hosts[static_cast<std::size_t>(end.host)];
 }
 
-const Interface* interface_of(std::span<const HostFacts> hosts, const End& end) {
+const Interface* interface_of(Hosts hosts, const End& end) {
   return host_of(hosts, end).interface(end.interface);
 }
 
-std::string name_of(std::span<const HostFacts> hosts, const End& end) {
+std::string name_of(Hosts hosts, const End& end) {
   const std::string& host = host_of(hosts, end).host;
   return end.interface.empty() ? host : fmt::format("{} ({})", host, end.interface);
 }
@@ -173,9 +171,8 @@ bool same_network(const Interface& a, const Interface& b) {
   });
 }
 
-std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
-                                         std::span<const Heard> heard,
-                                         std::vector<Finding>& findings) {
+std::vector<CableLink> thunderbolt_links(Hosts hosts, std::span<const Heard> heard,
+                                         Findings& findings) {
   std::vector<PortEnd> sockets;
   for (std::size_t host = 0; host < hosts.size(); ++host)
     for (const ThunderboltPort& port : hosts[host].ports)
@@ -223,7 +220,7 @@ std::vector<CableLink> thunderbolt_links(std::span<const HostFacts> hosts,
   return links;
 }
 
-Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> heard) {
+Connectivity joined_by(Hosts hosts, std::span<const Heard> heard) {
   Together together;
   for (const Heard& each : heard_of(hosts, heard)) together.join(each.from, each.at);
   join_by_addresses(hosts, together);
@@ -245,7 +242,7 @@ Connectivity joined_by(std::span<const HostFacts> hosts, std::span<const Heard> 
   return joined;
 }
 
-void add_links(Connectivity& joined, std::span<const CableLink> links) {
+void add_links(Connectivity& joined, Links links) {
   std::set<End> known;
   for (const CableLink& link : joined.links) known.insert({link.a, link.b});
   for (const Wire& wire : joined.networks) known.insert(wire.ends.begin(), wire.ends.end());
@@ -254,7 +251,7 @@ void add_links(Connectivity& joined, std::span<const CableLink> links) {
   std::ranges::sort(joined.links);
 }
 
-Capacities capacities_of(int hosts, std::span<const CableLink> links) {
+Capacities capacities_of(int hosts, Links links) {
   int slowest = 0;
   for (const CableLink& link : links) slowest = slower_of(slowest, link.mbit_per_s);
   Capacities capacities(hosts);
@@ -277,11 +274,11 @@ const End& other_end(const CableLink& link, int host) {
   return link.a.host == host ? link.b : link.a;
 }
 
-std::string text_of(const CableLink& link, std::span<const HostFacts> hosts) {
+std::string text_of(const CableLink& link, Hosts hosts) {
   return fmt::format("{} to {}", name_of(hosts, link.a), name_of(hosts, link.b));
 }
 
-std::string table_of(const Connectivity& joined, std::span<const HostFacts> hosts) {
+std::string table_of(const Connectivity& joined, Hosts hosts) {
   TableRows rows = {{"host", "interface", "", "host", "interface", "kind", "speed"}};
   const auto name = [&](const End& end) { return host_of(hosts, end).host; };
   for (const CableLink& link : joined.links) {
@@ -299,7 +296,7 @@ std::string table_of(const Connectivity& joined, std::span<const HostFacts> host
   return rows.size() == 1 ? "no cable and no network joins these hosts\n" : table_text(rows);
 }
 
-std::string dot_of(const Connectivity& joined, std::span<const HostFacts> hosts) {
+std::string dot_of(const Connectivity& joined, Hosts hosts) {
   std::string text = kBegin;
   const auto name = [&](const End& end) { return quoted(host_of(hosts, end).host); };
   for (const HostFacts& host : hosts) text += fmt::format("  {};\n", quoted(host.host));

@@ -38,7 +38,7 @@ std::string open_ports(const HostFacts& host, const InterfacePath& path) {
 }
 
 /// Returns the path in the other direction between the same addresses; null if there is none.
-const InterfacePath* reverse_of(std::span<const InterfacePath> paths, const InterfacePath& path) {
+const InterfacePath* reverse_of(Paths paths, const InterfacePath& path) {
   const auto found = std::ranges::find_if(paths, [&](const InterfacePath& other) {
     return other.source == path.target && other.target == path.source && other.from == path.to &&
            other.to == path.from;
@@ -63,7 +63,7 @@ bool are_joined(const Connectivity& joined, const End& a, const End& b) {
 
 /// Describes, for people, where the cable at `end` leads: to another interface, or to a network.
 /// Empty if that is unknown.
-std::string leads_to(std::span<const HostFacts> hosts, const Connectivity& joined, const End& end) {
+std::string leads_to(Hosts hosts, const Connectivity& joined, const End& end) {
   for (const CableLink& link : joined.links) {
     if (link.a == end) return name_of(hosts, link.b);
     if (link.b == end) return name_of(hosts, link.a);
@@ -73,8 +73,7 @@ std::string leads_to(std::span<const HostFacts> hosts, const Connectivity& joine
   return {};
 }
 
-Finding not_joined(std::span<const HostFacts> hosts, const Connectivity& joined,
-                   const InterfacePath& path) {
+Finding not_joined(Hosts hosts, const Connectivity& joined, const InterfacePath& path) {
   std::string what =
       fmt::format("{} and {} are in one network, but no cable joins their interfaces", path.source,
                   path.target);
@@ -117,8 +116,8 @@ End far_end(const Connectivity& joined, const End& end, const End& otherwise) {
 /// 1. Such packets arrive on one interface, but replies to `source` would leave through another
 /// interface. The packets leave the sender through the interface that the sender's routes select,
 /// or through the interface of `from` if no route is known.
-std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Connectivity& joined,
-                                    const End& from, const std::string& source, const End& to,
+std::optional<Finding> check_return(Hosts hosts, const Connectivity& joined, const End& from,
+                                    const std::string& source, const End& to,
                                     const std::string& target) {
   const std::string leaves = way_to(host_of(hosts, from), target);
   const End in = far_end(joined, {from.host, leaves.empty() ? from.interface : leaves}, to);
@@ -141,8 +140,11 @@ std::optional<Finding> check_return(std::span<const HostFacts> hosts, const Conn
                   host.host)};
 }
 
-Finding blocked(std::span<const HostFacts> hosts, const InterfacePath& path,
-                const InterfacePath* back) {
+std::string ends_of(Hosts hosts, const InterfacePath& path) {
+  return fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to));
+}
+
+Finding blocked(Hosts hosts, const InterfacePath& path, const InterfacePath* back) {
   const HostFacts& to = host_of(hosts, path.to);
   const bool all = std::ranges::none_of(path.faults, [](const auto& f) { return f.empty(); });
   const auto fault = std::ranges::find_if(path.faults, [](const auto& f) { return !f.empty(); });
@@ -160,8 +162,7 @@ Finding blocked(std::span<const HostFacts> hosts, const InterfacePath& path,
           open_ports(to, path)};
 }
 
-void check_connections(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
-                       const Connectivity& joined, std::vector<Finding>& findings) {
+void check_connections(Hosts hosts, Paths paths, const Connectivity& joined, Findings& findings) {
   for (const InterfacePath& path : paths) {
     // A routed path that fails entirely is not reported here: the host may be reached at another of
     // its addresses. check_parts() reports hosts that are not reached at all.
@@ -186,15 +187,14 @@ void check_connections(std::span<const HostFacts> hosts, std::span<const Interfa
   }
 }
 
-void check_packets(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
-                   std::vector<Finding>& findings) {
+void check_packets(Hosts hosts, Paths paths, Findings& findings) {
   for (const InterfacePath& path : paths) {
     if (!path.loses_packets()) continue;
     findings.push_back({"packets-lost", Severity::problem,
                         fmt::format("packets of {} bytes are lost on the way, although both ends "
                                     "have an MTU of {}; packets of {} bytes arrive",
                                     path.mtu, path.mtu, path.packet),
-                        fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to)),
+                        ends_of(hosts, path),
                         "connections open, but stall as soon as they carry much data",
                         fmt::format("raise the MTU of the switch or bridge between the hosts, or "
                                     "lower the MTU at both ends: sudo {}",
@@ -214,7 +214,7 @@ bool is_below_hardware(const InterfacePath& path) {
 
 /// Returns the median rate of the unrouted paths whose hardware reports no rate. Returns 0 if there
 /// are fewer than four such paths.
-double usual_rate(std::span<const InterfacePath> paths) {
+double usual_rate(Paths paths) {
   std::vector<double> rates;
   for (const InterfacePath& path : paths)
     if (is_like_others(path) && path.bytes_per_s > 0) rates.push_back(path.bytes_per_s);
@@ -222,15 +222,13 @@ double usual_rate(std::span<const InterfacePath> paths) {
   return rates.size() < 4 ? 0 : rates[rates.size() / 2];
 }
 
-void check_rates(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
-                 std::vector<Finding>& findings) {
+void check_rates(Hosts hosts, Paths paths, Findings& findings) {
   const std::vector<bool> slow = slow_ones(paths);
   const double usual = usual_rate(paths);
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const InterfacePath& path = paths[i];
     if (path.bytes_per_s <= 0) continue;
-    const std::string where =
-        fmt::format("{} to {}", name_of(hosts, path.from), name_of(hosts, path.to));
+    const std::string where = ends_of(hosts, path);
     if (slow[i]) {
       findings.push_back(
           {"path-slow", Severity::warning,
@@ -252,8 +250,7 @@ void check_rates(std::span<const HostFacts> hosts, std::span<const InterfacePath
   }
 }
 
-void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath> paths,
-                 const Connectivity& joined, std::vector<Finding>& findings) {
+void check_parts(Hosts hosts, Paths paths, const Connectivity& joined, Findings& findings) {
   std::vector<Pair> pairs;
   std::set<Pair> with_paths;
   bool any_tried = false;
@@ -287,7 +284,7 @@ void check_parts(std::span<const HostFacts> hosts, std::span<const InterfacePath
 
 }  // namespace
 
-std::vector<bool> slow_ones(std::span<const InterfacePath> paths) {
+std::vector<bool> slow_ones(Paths paths) {
   const double usual = usual_rate(paths);
   std::vector<bool> slow;
   for (const InterfacePath& path : paths) {
@@ -297,9 +294,8 @@ std::vector<bool> slow_ones(std::span<const InterfacePath> paths) {
   return slow;
 }
 
-std::vector<Finding> check_paths(std::span<const HostFacts> hosts,
-                                 std::span<const InterfacePath> paths, const Connectivity& joined) {
-  std::vector<Finding> findings;
+Findings check_paths(Hosts hosts, Paths paths, const Connectivity& joined) {
+  Findings findings;
   check_connections(hosts, paths, joined, findings);
   check_packets(hosts, paths, findings);
   check_rates(hosts, paths, findings);

@@ -19,36 +19,33 @@ void add_paths(std::vector<InterfacePath>& paths, const End& from, const Interfa
   for (const Network& one : a.addresses) {
     for (const Network& other : b.addresses) {
       if (!one.is_beside(other) || paths.size() == kMostPaths) continue;
-      InterfacePath& path = paths.emplace_back();
-      path.from = from;
-      path.to = to;
-      path.source = text_of(one.address);
-      path.target = text_of(other.address);
-      const bool known = a.mbit_per_s > 0 && b.mbit_per_s > 0;
-      path.nominal_mbit = known ? std::min(a.mbit_per_s, b.mbit_per_s) : 0;
-      path.mtu = std::min(a.mtu, b.mtu);
+      paths.push_back({.from = from,
+                       .to = to,
+                       .source = text_of(one.address),
+                       .target = text_of(other.address),
+                       .nominal_mbit = std::max(0, std::min(a.mbit_per_s, b.mbit_per_s)),
+                       .mtu = std::min(a.mtu, b.mtu)});
     }
   }
 }
 
 /// Adds a routed path from host `from` to each address of host `to`, whose facts are `there`. Used
-/// for two hosts without a common network, as is usual in clouds.
+/// for two hosts without a common network, as is usual in clouds. The MTUs along the route, and
+/// therefore `mtu`, are unknown.
 void add_routed_paths(std::vector<InterfacePath>& paths, int from, int to, const HostFacts& there) {
   for (const Interface& interface : there.interfaces) {
     if (!interface.may_join_hosts()) continue;
     for (const Network& network : interface.addresses) {
       if (kSelfAssigned.holds(network.address) || paths.size() == kMostPaths) continue;
-      // `mtu` stays 0, because the MTUs along the route are unknown.
-      InterfacePath& path = paths.emplace_back();
-      path.from = {from, ""};
-      path.to = {to, interface.name};
-      path.target = text_of(network.address);
-      path.routed = true;
+      paths.push_back({.from = {from, ""},
+                       .to = {to, interface.name},
+                       .target = text_of(network.address),
+                       .routed = true});
     }
   }
 }
 
-std::vector<InterfacePath> paths_between(std::span<const HostFacts> hosts, int from, int to) {
+std::vector<InterfacePath> paths_between(Hosts hosts, int from, int to) {
   std::vector<InterfacePath> paths;
   for (const Interface& one : hosts[static_cast<std::size_t>(from)].interfaces) {
     if (!one.may_join_hosts()) continue;
@@ -81,7 +78,7 @@ bool InterfacePath::all_ports_good() const {
   return std::ranges::all_of(faults, &std::string::empty);
 }
 
-std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts) {
+std::vector<InterfacePath> paths_of(Hosts hosts) {
   std::vector<InterfacePath> paths;
   for (std::size_t a = 0; a < hosts.size(); ++a) {
     for (std::size_t b = 0; b < hosts.size(); ++b) {
@@ -94,7 +91,7 @@ std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts) {
   return paths;
 }
 
-std::string table_of(std::span<const InterfacePath> paths, std::span<const HostFacts> hosts) {
+std::string table_of(Paths paths, Hosts hosts) {
   TableRows rows = {
       {"from", "interface", "to", "address", "latency", "rate", "hardware", "packets", "connects"}};
   const std::vector<bool> slow = slow_ones(paths);

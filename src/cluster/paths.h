@@ -15,7 +15,7 @@ namespace mccl::cluster {
 struct InterfacePath {
   End from;
   End to;
-  std::string source;  ///< IPv4 or IPv6 address; empty if routed.
+  std::string source = {};  ///< IPv4 or IPv6 address; empty if routed.
   std::string target;
   int nominal_mbit = 0;  ///< Rate of the slower end, in Mbit/s; 0 if unknown.
   int mtu = 0;           ///< The smaller MTU of the two ends, in bytes; 0 if unknown.
@@ -24,7 +24,7 @@ struct InterfacePath {
   bool tried = false;
   /// One text per port to which a connection was tried: the error, or an empty text if the
   /// connection succeeded.
-  std::vector<std::string> faults;
+  std::vector<std::string> faults = {};
   /// Size of the largest test packet that arrived, in bytes; 0 if no packet arrived or was sent.
   int packet = 0;
   bool measured = false;   ///< True if latency and rate were measured.
@@ -40,18 +40,19 @@ struct InterfacePath {
   bool is_ipv6() const { return target.find(':') != std::string::npos; }
 };
 
+using Paths = std::span<const InterfacePath>;
+
 /// Returns the paths to try between all hosts. Two addresses of different hosts in a common network
 /// give one path per direction. A host that has no network in common with another host gets a
 /// routed path to each address of that host.
-std::vector<InterfacePath> paths_of(std::span<const HostFacts> hosts);
+std::vector<InterfacePath> paths_of(Hosts hosts);
 
-/// Returns one value per path: true if the measured rate is much lower than the hardware's rate.
-/// The rate of an unrouted path whose hardware reports no rate is compared with the median rate of
-/// all such paths.
-std::vector<bool> slow_ones(std::span<const InterfacePath> paths);
+/// Returns one value per path: true if the measured rate is much lower than the hardware's rate or,
+/// for an unrouted path whose hardware reports no rate, than the median rate of all such paths.
+std::vector<bool> slow_ones(Paths paths);
 
 /// Returns a table with one line per path, for people. If there are very many paths, shows only
 /// paths with a fault, and the number of the other paths.
-std::string table_of(std::span<const InterfacePath> paths, std::span<const HostFacts> hosts);
+std::string table_of(Paths paths, Hosts hosts);
 
 }  // namespace mccl::cluster

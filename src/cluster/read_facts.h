@@ -48,14 +48,13 @@ void read_mac_network(HostFacts& facts, const Outputs& outputs);
 /// Parses the output of `nvidia-smi --query-gpu=name,memory.total,driver_version
 /// --format=csv,noheader,nounits`.
 void read_gpus(HostFacts& facts, std::string_view output);
-/// Parses lines that consist of a package and its version, such as "torch 2.4.0". Ignores all other
-/// lines.
+/// Parses lines such as "torch 2.4.0", and ignores all others.
 void read_versions(HostFacts& facts, std::string_view output);
 /// Adds the version if the name of the package is plain (is_plain_name()). A version that is not
 /// plain adds a finding and is stored as an empty string.
 void keep_version(HostFacts& facts, const std::string& package, const std::string& version);
-/// Adds an MCCL_* setting. Stores "(set)" as the value if the name ends with KEY, because keys are
-/// secret. Ignores other variables.
+/// Adds an MCCL_* setting, with the value "(set)" for a secret, whose name ends with KEY. Ignores
+/// other variables.
 void keep_variable(HostFacts& facts, const std::string& name, const std::string& value);
 
 /// Adds the finding to `odd`. No-op if `odd` already holds 16 findings.

@@ -38,26 +38,23 @@ int media_rate(std::string_view word) {
   return static_cast<int>(std::min(number * (giga ? 1000 : 1), 1'000'000L));
 }
 
-/// A computer at the far end of a Thunderbolt cable.
-struct FarComputer {
-  std::string domain;  ///< The UUID of the computer's Thunderbolt domain.
-  std::string name;
-  int depth = 0;  ///< Number of docks between this host and the computer.
-};
-
-/// Finds the computers behind a bus, recursively. A computer has a domain UUID of its own. A dock
-/// has no domain UUID, and its "_items" list the devices behind it.
-void find_peers(const json& items, const std::string& own, int depth,
-                std::vector<FarComputer>& peers) {
-  if (!items.is_array() || depth > kMostNesting) return;
-  for (const json& item : items) {
-    if (!item.is_object()) continue;
-    const std::string domain = value_at<std::string>(item, "domain_uuid_key");
-    if (!domain.empty() && lower_case(domain) != own)
-      peers.push_back({lower_case(domain), value_at<std::string>(item, "device_name_key"), depth});
-    if (const auto below = item.find("_items"); below != item.end())
-      find_peers(*below, own, depth + 1, peers);
-  }
+/// Finds the first computer behind a bus, recursively, and records it as the peer of the port. A
+/// computer has a domain UUID of its own. A dock has none, and its "_items" list the devices behind
+/// it. Returns false if there is no computer.
+bool find_peer(const json& items, int depth, ThunderboltPort& port) {
+  if (!items.is_array() || depth > kMostNesting) return false;
+  return std::ranges::any_of(items, [&](const json& item) {
+    if (!item.is_object()) return false;
+    const std::string domain = lower_case(value_at<std::string>(item, "domain_uuid_key"));
+    if (domain.empty() || domain == port.own) {
+      const auto below = item.find("_items");
+      return below != item.end() && find_peer(*below, depth + 1, port);
+    }
+    port.peer_id = domain;
+    port.peer = value_at<std::string>(item, "device_name_key");
+    port.through_dock = depth > 0;
+    return true;
+  });
 }
 
 /// Returns the receptacle (socket for a cable) of a bus; null for an internal bus, which has none.
@@ -75,14 +72,7 @@ void read_bus(HostFacts& facts, const json& bus) {
   port.receptacle = value_at<std::string>(*receptacle, "receptacle_id_key");
   port.own = lower_case(value_at<std::string>(bus, "domain_uuid_key"));
   port.mbit_per_s = rate_of(value_at<std::string>(*receptacle, "current_speed_key"));
-  std::vector<FarComputer> peers;
-  if (const auto items = bus.find("_items"); items != bus.end())
-    find_peers(*items, port.own, 0, peers);
-  if (!peers.empty()) {
-    port.peer_id = peers.front().domain;
-    port.peer = peers.front().name;
-    port.through_dock = peers.front().depth > 0;
-  }
+  if (const auto items = bus.find("_items"); items != bus.end()) find_peer(*items, 0, port);
   facts.ports.push_back(std::move(port));
 }
 
@@ -121,9 +111,9 @@ bool is_lasting(const std::vector<std::string_view>& words) {
 }
 
 /// Parses one line of an interface's block, split into words.
-void read_interface_line(Interface& interface, std::vector<Interface>& all,
-                         const std::vector<std::string_view>& words) {
+void read_interface_line(HostFacts& facts, const std::vector<std::string_view>& words) {
   if (words.size() < 2) return;
+  Interface& interface = facts.interfaces.back();
   if (words[0] == "ether") interface.mac = words[1];
   if (words[0] == "media:")
     for (const std::string_view word : words)
@@ -139,10 +129,8 @@ void read_interface_line(Interface& interface, std::vector<Interface>& all,
     interface.addresses.push_back(*network);
   if (words[0] == "inet6" && words[1].starts_with("fe80"))
     interface.link_local.emplace_back(words[1].substr(0, words[1].find('%')));
-  if (words[0] == "member:") {
-    const auto member = std::ranges::find(all, words[1], &Interface::name);
-    if (member != all.end()) member->bridge = interface.name;
-  }
+  if (words[0] == "member:")
+    if (Interface* member = facts.interface(words[1])) member->bridge = interface.name;
 }
 
 /// Parses the output of `ifconfig -a`. A block begins with a line such as
@@ -154,7 +142,7 @@ void read_interfaces(HostFacts& facts, std::string_view section) {
     const auto words = words_of(line);
     if (words.empty()) continue;
     if (line.front() == ' ' || line.front() == '\t') {
-      if (known) read_interface_line(all.back(), all, words);
+      if (known) read_interface_line(facts, words);
       continue;
     }
     if (all.size() == kMostInterfaces || !words[0].ends_with(':') || words.size() < 2 ||
@@ -186,17 +174,16 @@ void read_hardware_ports(HostFacts& facts, std::string_view section) {
     if (line.starts_with(kPort)) port = trimmed(line.substr(kPort.size()));
     if (!line.starts_with(kDevice)) continue;
     const std::string_view device = trimmed(line.substr(kDevice.size()));
-    const auto interface = std::ranges::find(facts.interfaces, device, &Interface::name);
-    const bool known = interface != facts.interfaces.end();
-    if (port == "Wi-Fi" && known) interface->kind = InterfaceKind::wireless;
+    Interface* interface = facts.interface(device);
+    if (port == "Wi-Fi" && interface) interface->kind = InterfaceKind::wireless;
     if (!port.starts_with(kThunderbolt)) continue;
     const std::string_view receptacle = port.substr(kThunderbolt.size());
     for (ThunderboltPort& socket : facts.ports) {
       if (socket.receptacle != receptacle) continue;
-      socket.interface = known ? std::string(device) : "";
-      if (known) interface->mbit_per_s = socket.peer_id.empty() ? 0 : socket.mbit_per_s;
+      socket.interface = interface ? std::string(device) : "";
+      if (interface) interface->mbit_per_s = socket.peer_id.empty() ? 0 : socket.mbit_per_s;
     }
-    if (known && parse_integer(receptacle)) interface->kind = InterfaceKind::thunderbolt;
+    if (interface && parse_integer(receptacle)) interface->kind = InterfaceKind::thunderbolt;
   }
 }
 
@@ -207,13 +194,10 @@ void read_rdma(HostFacts& facts, std::string_view section) {
     const auto words = words_of(line);
     if (words.size() != 2 || !words[0].starts_with("rdma_") || !is_plain_name(words[0])) continue;
     if (facts.rdma.size() == kMostPorts) return;
-    const std::string name(words[0]);
-    const std::string interface = name.substr(std::string_view("rdma_").size());
     RdmaDevice& device = facts.rdma.emplace_back();
-    device.name = name;
-    device.interface = interface;
-    const auto found = std::ranges::find(facts.interfaces, interface, &Interface::name);
-    if (found != facts.interfaces.end()) found->rdma = name;
+    device.name = words[0];
+    device.interface = words[0].substr(std::string_view("rdma_").size());
+    if (Interface* interface = facts.interface(device.interface)) interface->rdma = device.name;
   }
 }
 

@@ -122,18 +122,6 @@ std::vector<double> levels_of(const Capacities& capacities) {
   return levels;
 }
 
-/// Returns the answer for two hosts, for which a single cable counts as a ring.
-RingAnswer ring_of_two(const Capacities& capacities) {
-  RingAnswer answer;
-  answer.slowest = capacities.between(0, 1);
-  if (answer.slowest > 0) {
-    answer.order = {0, 1};
-  } else {
-    answer.missing = {{0, 1}};
-  }
-  return answer;
-}
-
 /// Fills in `missing` and `fewest` of an answer without a ring.
 void find_missing(const Graph& graph, RingAnswer& answer) {
   Search search(graph, graph.size() + 1);
@@ -158,23 +146,20 @@ std::vector<int> in_normal_form(std::vector<int> order) {
 
 }  // namespace
 
-void Capacities::add(int a, int b, double mbit) {
-  values_[place(a, b)] += mbit;
-  values_[place(b, a)] += mbit;
-}
-
 RingAnswer best_ring(const Capacities& capacities) {
   if (capacities.size() > kMostRingHosts) {
     throw InvalidArgument(
         fmt::format("{} hosts are too many for the search for a ring; the limit is {}",
                     capacities.size(), kMostRingHosts));
   }
-  if (capacities.size() == 2) return ring_of_two(capacities);
   RingAnswer answer;
-  if (capacities.size() == 1) {
-    answer.order = {0};
-    return answer;
+  if (capacities.size() == 1) answer.order = {0};
+  if (capacities.size() == 2) {
+    answer.slowest = capacities.between(0, 1);
+    if (answer.slowest > 0) answer.order = {0, 1};
+    if (answer.order.empty()) answer.missing = {{0, 1}};
   }
+  if (capacities.size() < 3) return answer;
   const std::vector<double> levels = levels_of(capacities);
   // Binary search for the highest capacity at which a ring exists. It is valid because a lower
   // required capacity only adds pairs, so a ring of a higher level also exists at each lower level.

@@ -14,7 +14,10 @@ class Capacities {
   int size() const { return size_; }
   double between(int a, int b) const { return values_[place(a, b)]; }
   /// Adds `mbit` to the capacity of the pair, in both directions.
-  void add(int a, int b, double mbit);
+  void add(int a, int b, double mbit) {
+    values_[place(a, b)] += mbit;
+    values_[place(b, a)] += mbit;
+  }
 
  private:
   std::size_t place(int a, int b) const {

@@ -33,17 +33,17 @@ struct CableEnd {
 
 /// Returns both ends of the link. Throws Error for an interface that its host has not reported,
 /// because root runs commands that contain the interface's name.
-std::vector<CableEnd> ends_of(std::span<const HostFacts> hosts, const Addressed& link) {
+std::vector<CableEnd> ends_of(Hosts hosts, const Addressed& link) {
   std::vector<CableEnd> places;
-  for (const End* end : {&link.link.a, &link.link.b}) {
-    const Interface* interface = interface_of(hosts, *end);
+  const auto add = [&](const End& end, const Network& address, const Network& peer) {
+    const HostFacts& host = host_of(hosts, end);
+    const Interface* interface = host.interface(end.interface);
     if (interface == nullptr)
-      throw Error(fmt::format("{} has no interface {}", host_of(hosts, *end).host,
-                              in_quotes(end->interface)));
-    const bool first = end == &link.link.a;
-    places.push_back({end->host, host_of(hosts, *end), *interface, first ? link.a : link.b,
-                      first ? link.b : link.a});
-  }
+      throw Error(fmt::format("{} has no interface {}", host.host, in_quotes(end.interface)));
+    places.push_back({end.host, host, *interface, address, peer});
+  };
+  add(link.link.a, link.a, link.b);
+  add(link.link.b, link.b, link.a);
   return places;
 }
 
@@ -263,8 +263,7 @@ SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
   return {host, sudo + command, sudo + undo};
 }
 
-std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
-                                   std::span<const Addressed> links) {
+std::vector<SetupStep> setup_steps(Hosts hosts, std::span<const Addressed> links) {
   std::vector<SetupStep> steps;
   std::set<std::pair<int, std::string>> bridges;
   for (const Addressed& link : links) {
@@ -277,8 +276,7 @@ std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
   return steps;
 }
 
-std::vector<SetupStep> persist_steps(std::span<const HostFacts> hosts,
-                                     std::span<const Addressed> links) {
+std::vector<SetupStep> persist_steps(Hosts hosts, std::span<const Addressed> links) {
   std::vector<CableEnd> all;
   for (const Addressed& link : links)
     if (!link.keeps || link.a.prefix_bits == kOwnBits)

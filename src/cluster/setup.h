@@ -35,8 +35,7 @@ SetupStep step_of(int host, const HostFacts& facts, const std::string& command,
 /// Returns the steps that give the cables their addresses, in order of execution. They must be
 /// undone in reverse order. Links that keep their addresses need no steps. Throws Error for an
 /// interface that its host has not reported.
-std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
-                                   std::span<const Addressed> links);
+std::vector<SetupStep> setup_steps(Hosts hosts, std::span<const Addressed> links);
 
 /// Returns one step for each end of every link whose addresses MCCL has chosen: new addresses or,
 /// from an earlier set-up, existing addresses in a /30 network. Each step writes the address into
@@ -47,7 +46,6 @@ std::vector<SetupStep> setup_steps(std::span<const HostFacts> hosts,
 ///
 /// Throws Error if a host has no known network manager, or if an interface has other addresses that
 /// the manager would remove. The message lists these hosts and interfaces.
-std::vector<SetupStep> persist_steps(std::span<const HostFacts> hosts,
-                                     std::span<const Addressed> links);
+std::vector<SetupStep> persist_steps(Hosts hosts, std::span<const Addressed> links);
 
 }  // namespace mccl::cluster

@@ -27,12 +27,13 @@ class NetworkSet {
   };
 
   /// Adds the network, unless an entry contains it. Removes the entries that lie in it. Ignores
-  /// networks wider than any private network, because they are default routes, such as 0.0.0.0/1
-  /// and 128.0.0.0/1 of a VPN.
+  /// IPv6, because cables get IPv4 networks only. Ignores networks wider than any private network,
+  /// because they are default routes, such as 0.0.0.0/1 and 128.0.0.0/1 of a VPN.
   void add(const Network& network, std::string by) {
     const Network base = network.base();
-    const Use* known = overlapping(base);
-    if (base.prefix_bits < kWidest || (known && known->network.prefix_bits <= base.prefix_bits))
+    if (base.address.is_ipv6 || base.prefix_bits < kWidest) return;
+    if (const Use* known = overlapping(base);
+        known && known->network.prefix_bits <= base.prefix_bits)
       return;
     const auto first = entries_.lower_bound(base.first());
     entries_.erase(first, entries_.upper_bound(base.last()));
@@ -57,17 +58,14 @@ void add(NetworkSet& taken, const HostFacts& host) {
   NetworkSet known;  // Networks in which the host has an address, or to which it has a route.
   for (const Interface& interface : host.interfaces)
     for (const Network& network : interface.addresses) {
-      if (network.address.is_ipv6) continue;  // Cables get IPv4 networks only.
       known.add(network, "");
       taken.add(network, fmt::format("{} is an address of {}", text_of(network), host.host));
     }
   for (const Route& route : host.routes) {
-    if (route.to.address.is_ipv6) continue;
     known.add(route.to, "");
     taken.add(route.to, fmt::format("{} has a route to {}", host.host, text_of(route.to)));
   }
   for (const InUse& each : host.in_use) {
-    if (each.network.address.is_ipv6) continue;
     // An address whose network is not known is assumed to lie in a /24.
     const Network& used = each.network;
     const bool is_known = known.overlapping({used.address, 32}) != nullptr;
@@ -79,8 +77,7 @@ void add(NetworkSet& taken, const HostFacts& host) {
 
 class FreeNetworks {
  public:
-  FreeNetworks(std::span<const HostFacts> hosts, const SubnetChoice& choice)
-      : within_(choice.within) {
+  FreeNetworks(Hosts hosts, const SubnetChoice& choice) : within_(choice.within) {
     for (const HostFacts& host : hosts) add(taken_, host);
     for (const HostFacts& host : choice.others) add(taken_, host);
     const std::span<const Network> pools = within_ ? std::span(&*within_, 1) : std::span(kPools);
@@ -136,7 +133,7 @@ bool only_one_of(const HostFacts& host, const Network& network) {
 }
 
 /// Returns the link with its present addresses; empty if it cannot keep them.
-std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const CableLink& link) {
+std::optional<Addressed> addresses_there(Hosts hosts, const CableLink& link) {
   const Interface* a = interface_of(hosts, link.a);
   const Interface* b = interface_of(hosts, link.b);
   if (a == nullptr || b == nullptr || !a->up || !b->up) return {};
@@ -152,9 +149,7 @@ std::optional<Addressed> addresses_there(std::span<const HostFacts> hosts, const
 
 }  // namespace
 
-std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
-                                      std::span<const CableLink> links,
-                                      const SubnetChoice& choice) {
+std::vector<Addressed> give_addresses(Hosts hosts, Links links, const SubnetChoice& choice) {
   FreeNetworks free(hosts, choice);
   std::vector<Addressed> all;
   for (const CableLink& link : links) {

@@ -24,7 +24,7 @@ struct Addressed {
 /// Options of give_addresses().
 struct SubnetChoice {
   /// Facts of further machines whose addresses must not be used, such as the one that runs mccl.
-  std::span<const HostFacts> others = {};
+  Hosts others = {};
   std::optional<Network> within = {};  ///< Range for new networks; if empty, the private ranges.
 };
 
@@ -34,9 +34,7 @@ struct SubnetChoice {
 /// 10.0.0.0/8. A network is free if it overlaps no address, no route and no entry of
 /// HostFacts::in_use of any host. An address in use whose network is unknown counts as a /24, since
 /// nearby addresses are probably taken as well. Throws Error if no network is free.
-std::vector<Addressed> give_addresses(std::span<const HostFacts> hosts,
-                                      std::span<const CableLink> links,
-                                      const SubnetChoice& choice = {});
+std::vector<Addressed> give_addresses(Hosts hosts, Links links, const SubnetChoice& choice = {});
 
 /// Returns the reason why cables cannot get networks within the network `text`; empty if they can.
 std::string fault_of_subnet(const std::string& text);

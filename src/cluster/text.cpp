@@ -18,14 +18,11 @@ std::size_t width_of(std::string_view text) {
       std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0U) != 0x80; }));
 }
 
-bool begins_as_number(const std::string& cell) {
-  return cell.empty() || cell == "-" || cell == "?" ||
-         std::isdigit(static_cast<unsigned char>(cell.front())) != 0;
-}
-
+/// True for a number, with or without a unit, and for a cell without a value.
 bool is_figure(const std::string& cell) {
-  return begins_as_number(cell) && std::ranges::count(cell, '.') <= 1 &&
-         cell.find(':') == cell.npos;
+  const bool begins_as_number = cell.empty() || cell == "-" || cell == "?" ||
+                                std::isdigit(static_cast<unsigned char>(cell.front())) != 0;
+  return begins_as_number && std::ranges::count(cell, '.') <= 1 && cell.find(':') == cell.npos;
 }
 
 }  // namespace
@@ -50,10 +47,9 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
-  for (std::size_t begin = line.find_first_not_of(kBlanks); begin < line.size();) {
-    const std::size_t end = std::min(line.find_first_of(kBlanks, begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    begin = line.find_first_not_of(kBlanks, end);
+  while (!(line = trimmed(line)).empty()) {
+    words.push_back(line.substr(0, line.find_first_of(kBlanks)));
+    line.remove_prefix(words.back().size());
   }
   return words;
 }

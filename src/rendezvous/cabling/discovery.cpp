@@ -5,17 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
 namespace {
-
-using namespace std::chrono_literals;
-using transport::Purpose;
-using transport::tcp::Address;
-using transport::tcp::Socket;
 
 /// Time after which a rank that is known to run has its addresses without a connection ruled out.
 /// Also the longest time that rank 0 waits until both ends of a cable have reported the cable.
@@ -23,10 +17,9 @@ constexpr Clock::duration kPatience = 1s;
 /// Minimum interval between reports to the neighbours about cables. Changes in this interval are
 /// reported together, because many cables are found at the same time.
 constexpr Clock::duration kBetweenLooks = 10ms;
-/// Pause between the end of a trunk (connection along a cable) and the next dial of its address.
-/// Without the pause, a restarted rank would dial continuously, because ranks that have already
-/// agreed close its connections immediately. The pause is shorter than kPatience, so that an
-/// address is tried again before it is ruled out.
+/// Pause between the end of a trunk and the next dial of its address. Without it, a restarted rank
+/// would dial continuously, because ranks that have already agreed close its connections at once.
+/// Shorter than kPatience, so that an address is tried again before it is ruled out.
 constexpr Clock::duration kBetweenTrunks = 500ms;
 /// Maximum time to wait until all neighbours confirm that they know of a fault.
 constexpr Clock::duration kToSpreadFault = 1s;
@@ -43,7 +36,7 @@ bool leads_nowhere(int error) {
 /// because the ranks that have a cable to the host may be able to resolve the name.
 std::vector<Address> resolved(const std::string& host, std::uint16_t port, const Log& log) {
   try {
-    return transport::tcp::resolve(host, port);
+    return resolve(host, port);
   } catch (const Error& error) {
     log.info("hostfile: {}", error.what());
     return {};
@@ -160,9 +153,9 @@ std::string Discovery::fault(Clock::time_point now) const {
   return now >= fault_spread_at_ || all_know ? link_state_.fault() : "";
 }
 
-/// Called when a trunk (connection along a cable) ends before the ranks agree. Dials its address
-/// again, because the rank there may be restarted, or the cable plugged in again. If the trunk was
-/// the last one to that rank, the rank no longer counts as known to run.
+/// Called when a trunk ends before the ranks agree. Dials its address again, because the rank there
+/// may be restarted, or the cable plugged in again. If the trunk was the last one to that rank, the
+/// rank no longer counts as known to run.
 void Discovery::lost(const Trunk& trunk, Clock::time_point now) {
   if (!is_joined_to(trunk.peer())) state_of(trunk.peer()).known_since = kNever;
   for (const auto& [peer, address] : tried_) {
@@ -186,9 +179,8 @@ void Discovery::take(const CableNews& news, Trunk& from, Clock::time_point now) 
   const int rank = news.sighting.rank;
   const bool is_sighting = news.kind == CableNews::Kind::sighting;
   if (!link_state_.hear(news)) {
-    // If the known sighting (report of a rank's own cables) has a higher version, an earlier
-    // process with the sender's rank made it. Sending that sighting back lets the new process
-    // choose a higher version.
+    // If the known sighting has a higher version, an earlier process with the sender's rank made
+    // it. Sending it back lets the new process choose a higher version.
     const Sighting* const known =
         is_sighting && rank == from.peer() ? link_state_.sighting_of(rank) : nullptr;
     if (known && known->version > news.sighting.version)
@@ -224,8 +216,8 @@ void Discovery::send_to_neighbours(const CableNews& news, const Trunk* but) {
   }
 }
 
-/// Sends each neighbour the sightings (reports of own cables) of this rank and of all ranks without
-/// a cable to that neighbour. Ranks with such a cable send their sightings themselves.
+/// Sends each neighbour the sightings of this rank and of all ranks without a cable to that
+/// neighbour. Ranks with such a cable send their sightings themselves.
 void Discovery::spread_sightings() {
   for (Trunk& trunk : trunks_) {
     if (!is_first(trunk)) continue;
@@ -341,8 +333,8 @@ void Discovery::close() noexcept {
 }
 
 void Discovery::watch(std::vector<pollfd>& descriptors) const {
-  for (const Dial& dial : dials_) dial.watch(descriptors);
-  for (const Dial& probe : probes_) probe.watch(descriptors);
+  for (const std::list<Dial>* dials : {&dials_, &probes_})
+    for (const Dial& dial : *dials) dial.watch(descriptors);
   for (const Known& known : known_) {
     if (known.dial) known.dial->watch(descriptors);
   }

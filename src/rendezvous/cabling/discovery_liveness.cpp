@@ -10,10 +10,7 @@
 namespace mccl::rendezvous {
 namespace {
 
-using namespace std::chrono_literals;
-
-/// Time limit for the answer to a probe of a neighbour whose trunk (connection along a cable) has
-/// ended. It is long enough for a live process that must wait for a CPU core.
+/// Time limit for the answer to a probe. Long enough for a live process that waits for a CPU core.
 constexpr Clock::duration kToAnswerProbe = 3s;
 
 /// A new trunk is made once a trunk has been silent for this share of the silence after which its
@@ -27,9 +24,9 @@ constexpr std::ptrdiff_t kMostTrunks = 4;
 }  // namespace
 
 /// Before all ranks have reported, a rank that ends may be restarted, so it does not count as dead.
-/// After that, and until the ranks agree, a rank without a trunk (connection) for kGoneForGood
-/// counts as dead. Once the ranks have agreed, an ended trunk is not dialed again. A neighbour
-/// whose last trunk has ended may then be alive, with only the cable cut, so it is probed.
+/// After that, and until the ranks agree, a rank without a trunk for kGoneForGood counts as dead.
+/// After the agreement, an ended trunk is not dialed again. A neighbour whose last trunk has ended
+/// may then be alive, with only the cable cut, so it is probed.
 void Discovery::look_for_deaths(Clock::time_point now) {
   if (!are_meeting_ || has_failed() || !link_state_.death().empty()) return;
   if (!cabling() && !link_state_.unheard().empty()) return;
@@ -49,9 +46,9 @@ void Discovery::probe(int peer, Clock::time_point now) {
   DialRequest request = request_for(peer, 0, {});
   request.candidates.clear();
   for (const CableEnds& end : ends(peer))
-    request.candidates.push_back({end.there.with_port(port_of(peer)), end.here, {}});
-  // If all trunks (connections along cables) to the peer ended before the ranks agreed, known_ has
-  // no cable to the peer, so the probe tries the peer's addresses in the hostfile.
+    request.candidates.push_back({end.there.with_port(link_state_.port_of(peer)), end.here, {}});
+  // If all trunks to the peer ended before the ranks agreed, known_ has no cable to the peer, so
+  // the probe tries the peer's addresses in the hostfile.
   if (request.candidates.empty()) {
     for (const auto& [rank, address] : tried_) {
       if (rank == peer) request.candidates.push_back({address, {}, {}});
@@ -120,8 +117,8 @@ std::vector<CutCable> Discovery::cut(Clock::time_point now, Clock::duration sile
       known.dial.reset();
       continue;
     }
-    // While the ranks connect, an ended trunk (connection along a cable) may mean that the peer's
-    // process has ended. advance_probes() then finds out whether it has.
+    // While the ranks connect, an ended trunk may mean that the peer's process has ended.
+    // advance_probes() then finds out whether it has.
     if (are_meeting_ && !has_trunk(known)) {
       known.heard_at = now;
       continue;
@@ -166,26 +163,28 @@ void Discovery::interrupt(const Known& known, Clock::duration silence) {
       text_of(known.cable), std::chrono::duration<double>(silence).count());
 }
 
-/// Dials for a new trunk (connection) along the cable. `limit` is the time limit of one attempt.
-/// Both ends may dial at once; each keeps both trunks. If the other end refuses the connection and
-/// has no other trunk to this rank, its process has ended.
+/// Dials for a new trunk of the cable. `limit` is the time limit of one attempt. Both ends may dial
+/// at once; each keeps both trunks. If the other end refuses the connection and has no other trunk
+/// to this rank, its process has ended.
 void Discovery::connect_again(Known& known, Clock::duration limit, Clock::time_point now) {
   const int peer = other_end_of(known.cable);
   if (!known.dial) {
     if (now < known.next_dial) return;
-    known.dial.emplace(DialRequest{
-        .self = self_,
-        .peer = peer,
-        .key = {known.numbers.front(), transport::Purpose::repair, 0},
-        .deadline = kNever,
-        .candidates = {{known.ends.there.with_port(port_of(peer)), known.ends.here, {}}},
-        .attempt_limit = limit,
-        .longest_back_off = limit,
-        .handshake_limit = kTalk * limit,
-        .refused_for = kRefusedFor});
+    known.dial.emplace(
+        DialRequest{.self = self_,
+                    .peer = peer,
+                    .key = {known.numbers.front(), Purpose::repair, 0},
+                    .deadline = kNever,
+                    .candidates = {{known.ends.there.with_port(link_state_.port_of(peer)),
+                                    known.ends.here,
+                                    {}}},
+                    .attempt_limit = limit,
+                    .longest_back_off = limit,
+                    .handshake_limit = kTalk * limit,
+                    .refused_for = kRefusedFor});
   }
   if (!known.dial->advance(now)) return;
-  transport::tcp::Socket socket = known.dial->take_socket();
+  Socket socket = known.dial->take_socket();
   const bool is_refused = !socket && known.dial->last_error() == ECONNREFUSED;
   known.next_dial = now + kTalk * limit;  // The other end may close the connection at once.
   if (socket) {
@@ -208,7 +207,7 @@ void Discovery::connect_again(Known& known, Clock::duration limit, Clock::time_p
   if (link_state_.hear(news)) send_to_neighbours(news, nullptr);
 }
 
-void Discovery::connected_again(int peer, transport::tcp::Socket socket, std::uint64_t number,
+void Discovery::connected_again(int peer, Socket socket, std::uint64_t number,
                                 Clock::time_point now) {
   for (Known& known : known_) {
     if (other_end_of(known.cable) != peer || known.is_lost) continue;

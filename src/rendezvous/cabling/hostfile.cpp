@@ -14,14 +14,11 @@
 #include <sstream>
 
 #include "mccl/error.h"
-#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
 
 using nlohmann::json;
-using transport::tcp::Address;
-using transport::tcp::HostPort;
 
 constexpr std::string_view kForm =
     R"([["host:port", ...], ...], a list of addresses for each rank)";
@@ -34,7 +31,7 @@ HostPort address_of(const json& item, std::size_t rank, std::string_view origin)
   if (!item.is_string())
     refuse(origin, fmt::format("rank {} has {} as an address", rank, item.dump()));
   try {
-    return transport::tcp::parse_host_port(item.get<std::string>());
+    return parse_host_port(item.get<std::string>());
   } catch (const InvalidArgument&) {
     // refuse() below reports the error.
   }
@@ -66,12 +63,6 @@ bool are_neighbours(const std::string& a, const std::string& b) {
   return of_a.empty() || of_b.empty() || of_a == of_b;
 }
 
-/// True if the lists have the same length, and addresses with the same index are neighbours. Each
-/// pair of addresses is then one cable, so the two ranks need not search for cables.
-bool are_pairs(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return std::ranges::equal(a, b, are_neighbours);
-}
-
 /// Resolves `host` from the hostfile to addresses of this host. Returns an empty list if a name
 /// resolves to no such address. Loopback addresses of a name do not count, because on Debian a
 /// host's own name resolves to 127.0.1.1.
@@ -80,11 +71,11 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
   if (const auto numeric = Address::parse_numeric(number, port)) return {*numeric};
   std::vector<Address> addresses;
   try {
-    addresses = transport::tcp::resolve(host, port);
+    addresses = resolve(host, port);
   } catch (const Error&) {
     return {};  // An unknown name is no error: other ranks may be able to resolve it.
   }
-  const auto interfaces = transport::tcp::list_interfaces();
+  const auto interfaces = list_interfaces();
   std::erase_if(addresses, [&](const Address& each) {
     return each.is_loopback() || !transport::tcp::find_interface(interfaces, each);
   });
@@ -92,6 +83,12 @@ std::vector<Address> own_addresses_of(const std::string& host, std::uint16_t por
 }
 
 }  // namespace
+
+bool is_covered(const Address& wanted, const std::vector<Address>& addresses) {
+  return std::ranges::any_of(addresses, [&](const Address& each) {
+    return each == wanted || (each.is_wildcard() && each.port() == wanted.port());
+  });
+}
 
 AddressTable parse_hostfile(std::string_view text, std::string_view origin) {
   const json document = json::parse(text, nullptr, false);
@@ -136,23 +133,23 @@ std::string text_of(const HostPort& address) {
 
 bool may_be_sparse(const AddressTable& table) {
   if (table.size() < 2) return false;
-  for (const HostPort& common : table.front()) {
-    bool everywhere = true;
-    for (const auto& addresses : table) {
-      bool has = false;
-      for (const HostPort& address : addresses) has = has || address.host == common.host;
-      everywhere = everywhere && has;
-    }
-    if (everywhere) return false;
-  }
-  return table.size() > 2 || !are_pairs(hosts_of(table.front()), hosts_of(table.back()));
+  const auto is_everywhere = [&](const HostPort& common) {
+    return std::ranges::all_of(table, [&](const std::vector<HostPort>& addresses) {
+      return std::ranges::find(addresses, common.host, &HostPort::host) != addresses.end();
+    });
+  };
+  if (std::ranges::any_of(table.front(), is_everywhere)) return false;
+  // If the hosts with the same index are neighbours, each pair of them is one cable, so the two
+  // ranks need not search for cables.
+  return table.size() > 2 ||
+         !std::ranges::equal(hosts_of(table.front()), hosts_of(table.back()), are_neighbours);
 }
 
 bool share_networks(const AddressTable& table, int rank) {
   if (table.size() != 2) return false;
   const auto& own = table[static_cast<std::size_t>(rank)];
   const auto& others = table[static_cast<std::size_t>(1 - rank)];
-  const auto interfaces = transport::tcp::list_interfaces();
+  const auto interfaces = list_interfaces();
   return std::ranges::equal(own, others, [&](const auto& here, const auto& there) {
     const auto from = Address::parse_numeric(here.host, 0);
     const auto to = Address::parse_numeric(there.host, 0);
@@ -172,14 +169,9 @@ std::vector<Address> own_addresses(const AddressTable& table, int rank) {
     for (const Address& each : own) (each.is_wildcard() ? everywhere : listed).push_back(each);
   }
   std::vector<Address> addresses;
-  const auto is_heard = [&](const Address& each) {
-    return std::ranges::any_of(addresses, [&](const Address& other) {
-      return other == each || (other.is_wildcard() && other.port() == each.port());
-    });
-  };
   for (const std::vector<Address>* each : {&everywhere, &listed}) {
     for (const Address& address : *each)
-      if (!is_heard(address)) addresses.push_back(address);
+      if (!is_covered(address, addresses)) addresses.push_back(address);
   }
   return addresses;
 }

@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/tcp/address.h"
+#include "rendezvous/connections/names.h"
 
 namespace mccl::rendezvous {
 
 /// The addresses in the hostfile, indexed by rank. Each rank has at least one address; its
 /// addresses are in order of preference. A host may be a name.
-using AddressTable = std::vector<std::vector<transport::tcp::HostPort>>;
+using AddressTable = std::vector<std::vector<HostPort>>;
 
 /// Parses JSON with one list of "host:port" per rank, the format of the hostfile of MLX's ring:
 /// [["10.0.41.2:5000", "10.0.12.1:5000"], ["10.0.12.2:5000"], …]. Throws InvalidArgument if the
@@ -22,7 +22,7 @@ AddressTable parse_hostfile(std::string_view text, std::string_view origin);
 AddressTable read_hostfile(const std::string& path);
 
 /// Returns "host:port", with brackets around an IPv6 address.
-std::string text_of(const transport::tcp::HostPort& address);
+std::string text_of(const HostPort& address);
 
 /// True if the ranks must search for the cables between them: some ranks may not reach each other,
 /// or several cables may join two ranks. False if all ranks list a common host. Also false for two
@@ -37,6 +37,9 @@ bool share_networks(const AddressTable& table, int rank);
 /// Returns the addresses of this host that the table lists for `rank`, without duplicates. A name
 /// that resolves to no address of this host is replaced by the wildcard address. A wildcard
 /// replaces all other addresses with the same port.
-std::vector<transport::tcp::Address> own_addresses(const AddressTable& table, int rank);
+std::vector<Address> own_addresses(const AddressTable& table, int rank);
+
+/// True if a listener at one of `addresses` also accepts connections to `wanted`.
+bool is_covered(const Address& wanted, const std::vector<Address>& addresses);
 
 }  // namespace mccl::rendezvous

@@ -1,68 +1,39 @@
 #include "rendezvous/cabling/link_state.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <utility>
 
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
 namespace {
 
-/// Finds a largest set of cables between two ranks in which no two cables share an address (a
-/// maximum matching, by augmenting paths). If both hosts have several addresses in one network,
-/// each address of one host reaches each address of the other, which looks like more cables than
-/// exist.
-class Matching {
- public:
-  explicit Matching(const std::vector<Cable>& pair) : pair_(pair) {}
-
-  std::vector<Cable> largest() {
-    for (const Cable& cable : pair_) {
-      if (place_of(cable.at_a)) continue;
-      std::set<std::string> tried;
-      take(cable.at_a, tried);
-    }
-    std::vector<Cable> taken;
-    for (const auto& [at_b, index] : by_end_) taken.push_back(pair_[index]);
-    return taken;
-  }
-
- private:
-  bool place_of(const std::string& at_a) const {
-    return std::ranges::any_of(by_end_,
-                               [&](const auto& each) { return pair_[each.second].at_a == at_a; });
-  }
-
-  bool take(const std::string& at_a, std::set<std::string>& tried) {
-    for (std::size_t i = 0; i < pair_.size(); ++i) {
-      if (pair_[i].at_a != at_a || !tried.insert(pair_[i].at_b).second) continue;
-      const auto holder = by_end_.find(pair_[i].at_b);
-      if (holder != by_end_.end() && !take(pair_[holder->second].at_a, tried)) continue;
-      by_end_[pair_[i].at_b] = i;
+/// Returns a largest subset of the cables of one pair of ranks in which no two cables share an
+/// address (a maximum matching, by augmenting paths). If both hosts have several addresses in one
+/// network, each address of one host reaches each address of the other, which looks like more
+/// cables than exist.
+std::vector<Cable> without_shared_ends(const std::vector<Cable>& pair) {
+  // Key: an address of the higher rank. Value: the cable chosen for that address.
+  std::map<std::string, Cable> chosen;
+  std::set<std::string> tried;
+  const std::function<bool(const std::string&)> take = [&](const std::string& at_a) {
+    return std::ranges::any_of(pair, [&](const Cable& cable) {
+      if (cable.at_a != at_a || !tried.insert(cable.at_b).second) return false;
+      const auto holder = chosen.find(cable.at_b);
+      if (holder != chosen.end() && !take(holder->second.at_a)) return false;
+      chosen.insert_or_assign(cable.at_b, cable);
       return true;
-    }
-    return false;
+    });
+  };
+  std::set<std::string> ends;
+  for (const Cable& cable : pair) {
+    tried.clear();
+    if (ends.insert(cable.at_a).second) take(cable.at_a);
   }
-
-  const std::vector<Cable>& pair_;
-  /// Key: an address of the higher rank. Value: index into pair_ of the cable chosen for that
-  /// address.
-  std::map<std::string, std::size_t> by_end_;
-};
-
-std::vector<Cable> without_shared_ends(const std::vector<Cable>& cables) {
-  std::map<std::pair<int, int>, std::vector<Cable>> pairs;
-  for (const Cable& cable : cables) pairs[{cable.a, cable.b}].push_back(cable);
   std::vector<Cable> kept;
-  for (const auto& [ranks, pair] : pairs) {
-    for (Cable& cable : Matching(pair).largest()) kept.push_back(std::move(cable));
-  }
+  for (auto& [at_b, cable] : chosen) kept.push_back(std::move(cable));
   return kept;
 }
 
@@ -230,13 +201,17 @@ bool LinkState::both_ends_see_all() const {
 }
 
 bool LinkState::decide() {
-  std::vector<Cable> agreed;
+  std::map<std::pair<int, int>, std::vector<Cable>> pairs;
   for (const auto& lower : known_) {
     for (const Cable& cable : lower->cables) {
-      if (cable.a == lower->rank && is_seen_by_both(cable)) agreed.push_back(cable);
+      if (cable.a == lower->rank && is_seen_by_both(cable))
+        pairs[{cable.a, cable.b}].push_back(cable);
     }
   }
-  Cabling cabling(size_, without_shared_ends(agreed));
+  std::vector<Cable> agreed;
+  for (const auto& [ranks, pair] : pairs)
+    std::ranges::move(without_shared_ends(pair), std::back_inserter(agreed));
+  Cabling cabling(size_, std::move(agreed));
   if (cabling.parts().size() != 1) return false;
   decided_ = std::move(cabling);
   ports_.clear();
@@ -323,12 +298,12 @@ CableNews decode_news(std::span<const std::byte> bytes, int size) {
   return news;
 }
 
-std::string bare_host(const transport::tcp::Address& address) {
+std::string bare_host(const Address& address) {
   const std::string host = address.host();
   return host.substr(0, host.find('%'));
 }
 
-Trunk::Trunk(transport::tcp::Socket socket, std::uint64_t number, int self, int peer, int size,
+Trunk::Trunk(Socket socket, std::uint64_t number, int self, int peer, int size,
              Clock::time_point now)
     : stream_(std::move(socket)),
       number_(number),

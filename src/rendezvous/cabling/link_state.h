@@ -2,9 +2,9 @@
 // two neighbours. Neighbours are two ranks that a cable joins.
 //
 // LinkState holds one rank's knowledge of all cables at start-up. Each rank reports the cables that
-// it sees to its neighbours, which forward the report to their neighbours. Once every rank has
-// finished its search, rank 0 decides on the cabling. All ranks therefore get the same cabling,
-// whatever the order of messages. The connections are made in cabling/discovery.h.
+// it sees to its neighbours, which forward the report. Once every rank has finished its search,
+// rank 0 decides on the cabling, so all ranks get the same cabling. discovery.h makes the
+// connections.
 #pragma once
 
 #include <poll.h>
@@ -23,7 +23,6 @@
 #include "base/cabling.h"
 #include "base/clock.h"
 #include "rendezvous/connections/conversation.h"
-#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
 
@@ -70,37 +69,33 @@ CableNews decode_news(std::span<const std::byte> bytes, int size);
 
 /// Returns the address without its port and scope. A scope is meaningful only on its own host.
 /// Without the scope, both ranks get the same text for a cable.
-std::string bare_host(const transport::tcp::Address& address);
+std::string bare_host(const Address& address);
 
-/// A connection along one cable between this rank and a neighbour, made after a successful
-/// handshake. It carries the messages about cables and, after the decision, "alive" messages. Not
-/// thread-safe. No call blocks.
+/// A connection along one cable to a neighbour, whose handshake has succeeded. Not thread-safe. No
+/// call blocks.
 class Trunk {
  public:
   /// `socket` connects the ranks `self` and `peer` of a job of `size` ranks. `number`: see
   /// Handshake::link_number().
-  Trunk(transport::tcp::Socket socket, std::uint64_t number, int self, int peer, int size,
-        Clock::time_point now);
+  Trunk(Socket socket, std::uint64_t number, int self, int peer, int size, Clock::time_point now);
 
   std::uint64_t number() const { return number_; }
   int peer() const { return peer_; }
   /// The cable of this connection; equal on both ranks.
   const Cable& cable() const { return cable_; }
   /// The addresses of the two ends, with ports and with the scopes of this host.
-  const transport::tcp::Address& here() const { return here_; }
-  const transport::tcp::Address& there() const { return there_; }
+  const Address& here() const { return here_; }
+  const Address& there() const { return there_; }
 
   void send(const CableNews& news) { stream_.queue(encode(news)); }
-  /// Queues a sighting of any rank. No-op if the same or a newer version of the sighting has been
-  /// queued on this trunk before.
+  /// Queues a sighting of any rank, unless the same or a newer version was queued before.
   void send_once(const Sighting& sighting);
   /// Sends queued messages, and appends received ones to `news`. Throws CorruptionError if a
   /// received message is invalid. Returns false once the connection has ended.
   bool advance(Clock::time_point now, std::vector<CableNews>& news);
   Clock::time_point heard_at() const { return heard_at_; }
 
-  /// True if no more messages are expected from the peer, because the peer misbehaves or knows of a
-  /// fault.
+  /// True if no more messages are expected: the peer misbehaves or knows of a fault.
   bool given_up = false;
 
   pollfd watched() const { return stream_.watched(); }
@@ -110,8 +105,8 @@ class Trunk {
   std::uint64_t number_;
   int peer_;
   int size_;
-  transport::tcp::Address here_;
-  transport::tcp::Address there_;
+  Address here_;
+  Address there_;
   Cable cable_;
   Clock::time_point heard_at_;
   std::map<int, std::uint32_t> sent_versions_;  ///< Last sent version of each rank's sighting.
@@ -148,8 +143,7 @@ class LinkState {
     return joined_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)];
   }
   CableNews decision() const;
-  /// Port at which the rank listens. Valid once there is a decision, even if the report of the rank
-  /// has not arrived here.
+  /// Port at which the rank listens. Valid once there is a decision.
   std::uint16_t port_of(int rank) const { return ports_[static_cast<std::size_t>(rank)]; }
 
   /// Rank 0 only: true if all ranks have reported and have finished their search. decide() may then
@@ -163,8 +157,8 @@ class LinkState {
   bool decide();
   /// The cabling on which rank 0 has decided; empty before the decision.
   const std::optional<Cabling>& decided() const { return decided_; }
-  /// The reason why no cabling can be decided; empty if no fault is known. A fault that is reported
-  /// after the decision is ignored.
+  /// The reason why no cabling can be decided; empty if no fault is known. Later faults are
+  /// ignored.
   const std::string& fault() const { return fault_; }
   /// Describes the first reported death of a rank; empty if there is none.
   const std::string& death() const { return death_; }

@@ -4,22 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
-#include <utility>
 
 #include "rendezvous/cabling/link_state.h"
-#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
-namespace {
 
-/// Longest time that a relay stays for the replacement of a connection. Relays may wait for each
-/// other, and the end of a process must not take much longer.
-constexpr Clock::duration kLongestStay = std::chrono::seconds(1);
-
-}  // namespace
-
-void Relaying::pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards) {
+void Relaying::pass_on(int from, int to, Socket socket, DialRequest onwards) {
   const auto is_of_from = [from](const RelayedConnection& each) { return each.from == from; };
   if (std::ranges::count_if(connections_, is_of_from) >= static_cast<long>(kMostRelayed)) {
     log_.warn(
@@ -42,7 +32,7 @@ void Relaying::advance(Clock::time_point now) {
 bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
   if (!connection.splice) {
     if (!connection.onwards.advance(now)) return true;
-    transport::tcp::Socket further = connection.onwards.take_socket();
+    Socket further = connection.onwards.take_socket();
     if (!further) {
       // A refusal means that a process has ended, which all ranks are told.
       const bool is_refused = connection.onwards.last_error() == ECONNREFUSED;
@@ -52,7 +42,7 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
       return false;
     }
     for (const auto* socket : {&connection.waiting, &further})
-      (void)transport::tcp::use_congestion_control(*socket, congestion_control_);
+      (void)use_congestion_control(*socket, congestion_control_);
     std::erase_if(broken_, [&](const Broken& each) {
       return std::minmax(each.from, each.to) == std::minmax(connection.from, connection.to);
     });
@@ -60,6 +50,8 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
   }
   if (connection.splice->advance(now)) return true;
   if (connection.splice->is_broken()) {
+    // Relays may wait for each other, and the end of a process must not take much longer.
+    constexpr Clock::duration kLongestStay = 1s;
     std::erase_if(broken_, [now](const Broken& each) { return now >= each.until; });
     broken_.push_back({connection.from, connection.to, now + std::min(retry_, kLongestStay)});
   }
@@ -92,7 +84,7 @@ Clock::time_point Relaying::next_deadline() const {
 }
 
 void Relaying::drop(const Cable& cable) {
-  const auto goes_along = [&](const transport::tcp::Socket& socket) {
+  const auto goes_along = [&](const Socket& socket) {
     const std::string here = bare_host(socket.local());
     const std::string there = bare_host(socket.remote());
     return (here == cable.at_a && there == cable.at_b) ||

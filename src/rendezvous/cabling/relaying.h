@@ -1,6 +1,5 @@
 // Relays connections between other ranks. A connection that arrives here for another rank is passed
-// on to the next rank on the path. The path follows from the cabling, on which all ranks have
-// agreed.
+// on to the next rank on the path, which follows from the agreed cabling.
 #pragma once
 
 #include <poll.h>
@@ -21,8 +20,7 @@
 
 namespace mccl::rendezvous {
 
-/// Maximum number of connections that this rank relays for one neighbour, from which all of them
-/// come.
+/// Maximum number of connections that this rank relays for one neighbour.
 inline constexpr std::size_t kMostRelayed = 4096;
 
 /// All connections that this rank relays. Not thread-safe. No call blocks.
@@ -40,7 +38,7 @@ class Relaying {
   /// Relays `socket`, a connection of rank `from`, to rank `to`. `onwards` is the dial to the next
   /// rank on the path. Closes the socket, with a warning, if kMostRelayed connections of `from` are
   /// relayed already.
-  void pass_on(int from, int to, transport::tcp::Socket socket, DialRequest onwards);
+  void pass_on(int from, int to, Socket socket, DialRequest onwards);
   void advance(Clock::time_point now);
   void watch(std::vector<pollfd>& descriptors) const;
   Clock::time_point next_deadline() const;
@@ -57,7 +55,7 @@ class Relaying {
   struct RelayedConnection {
     int from;
     int to;
-    transport::tcp::Socket waiting;  ///< The incoming socket, until `splice` owns both sockets.
+    Socket waiting;  ///< The incoming socket, until `splice` owns both sockets.
     Dial onwards;
     std::optional<transport::tcp::Splice> splice;
   };

@@ -10,19 +10,11 @@
 #include "base/settings.h"
 #include "base/thread.h"
 #include "mccl/error.h"
-#include "rendezvous/cabling/link_state.h"
 #include "rendezvous/connections/binding.h"
-#include "rendezvous/connections/dialing.h"
 #include "rendezvous/store/key_agreement.h"
 
 namespace mccl::rendezvous {
 namespace {
-
-using namespace std::chrono_literals;
-using transport::Purpose;
-using transport::tcp::Address;
-using transport::tcp::BindError;
-using transport::tcp::Listener;
 
 /// Maximum number of connections along one cable.
 constexpr std::ptrdiff_t kMostTimes = 16;
@@ -30,17 +22,17 @@ constexpr std::ptrdiff_t kMostTimes = 16;
 constexpr Clock::duration kQuietlyStays = 2s;
 /// Time between two looks for a signal that ends this wait.
 constexpr Clock::duration kBetweenSignals = 50ms;
+/// Time limits for connecting to the next rank on a path, and of one attempt.
+constexpr Clock::duration kOnwardsLimit = 20s;
+constexpr Clock::duration kOnwardsAttempt = 500ms;
 
 /// True if the hostfile also lists the port for another rank, which may run on this host.
 bool is_shared(const WiringOptions& options, int port) {
-  for (std::size_t rank = 0; rank < options.table.size(); ++rank) {
-    if (static_cast<int>(rank) != options.rank &&
-        std::ranges::find(options.table[rank], port, &transport::tcp::HostPort::port) !=
-            options.table[rank].end()) {
-      return true;
-    }
-  }
-  return false;
+  AddressTable others = options.table;
+  others.erase(others.begin() + options.rank);
+  return std::ranges::any_of(others, [port](const std::vector<HostPort>& addresses) {
+    return std::ranges::find(addresses, port, &HostPort::port) != addresses.end();
+  });
 }
 
 Party self_of(const WiringOptions& options) {
@@ -120,7 +112,7 @@ void Wiring::leave(const SignalWatch& signals) {
   leaves_ = true;
   wake_.wake();
   const auto is_free = [this] {
-    const auto has_ended = [this](int rank) { return discovery_.has_ended(rank); };
+    const auto has_ended = [this](int rank) { return discovery_.link_state().has_ended(rank); };
     return !relaying_.is_needed(Clock::now(), has_ended) || trouble_ || !has_agreed_;
   };
   const Clock::time_point told_at = Clock::now() + kQuietlyStays;
@@ -166,8 +158,13 @@ void Wiring::run() {
           self_.rank, error.what());
       return;
     }
-    std::vector<pollfd> watched;
-    const Clock::time_point until = sleep_until(watched);
+    std::vector<pollfd> watched{{wake_.descriptor(), POLLIN, 0}};
+    acceptor_.watch(watched);
+    discovery_.watch(watched);
+    relaying_.watch(watched);
+    const Clock::time_point until =
+        std::min({acceptor_.next_deadline(), discovery_.next_deadline(), relaying_.next_deadline(),
+                  has_agreed_ ? next_beat_ : Clock::time_point::max()});
     lock.unlock();
     ::poll(watched.data(), static_cast<nfds_t>(watched.size()), milliseconds_until(until));
     lock.lock();
@@ -190,6 +187,63 @@ void Wiring::serve(Clock::time_point now) {
   if (leaves_) changed_.notify_all();
 }
 
+void Wiring::take(Newcomer& newcomer, Clock::time_point now) {
+  switch (newcomer.key.purpose) {
+    case Purpose::cable:
+      // After the agreement, a connection for a cable is closed. It comes from a rank that probes
+      // whether this rank is alive, or from a restarted process, which joins too late.
+      if (has_agreed_ || (options_.may_reach && !options_.may_reach(newcomer.peer))) return;
+      return discovery_.connected(newcomer.peer, std::move(newcomer.socket), newcomer.link_number,
+                                  now);
+    case Purpose::repair:
+      return discovery_.connected_again(newcomer.peer, std::move(newcomer.socket),
+                                        newcomer.key.group, now);
+    case Purpose::relay:
+      if (has_agreed_) return hand_over_or_pass_on(newcomer);
+      return wait_for_agreement(newcomer);
+    default:
+      log_.warn(
+          "rank {} connected to an address that is only for cables and relays; give every rank the "
+          "same hostfile (MCCL_HOSTFILE)",
+          newcomer.peer);
+  }
+}
+
+void Wiring::wait_for_agreement(Newcomer& newcomer) {
+  const auto is_of_peer = [&](const Newcomer& each) { return each.peer == newcomer.peer; };
+  if (std::ranges::count_if(early_, is_of_peer) < static_cast<long>(kMostRelayed))
+    return early_.push_back(std::move(newcomer));
+  log_.warn(
+      "rank {} asks for more than {} relayed connections before the ranks have agreed on the "
+      "cables; the others are closed",
+      newcomer.peer, kMostRelayed);
+}
+
+void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
+  const std::uint64_t rank = newcomer.key.group;
+  const auto destination = static_cast<Destination>(newcomer.key.rail);
+  const auto inlet = inlets_.find(destination);
+  if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
+    log_.warn(
+        "rank {} asked this rank to relay a connection to rank {}, but the job has no such rank, "
+        "or the requested service (links or store) is unknown; the connection is closed",
+        newcomer.peer, rank);
+    return;
+  }
+  const auto to = static_cast<int>(rank);
+  if (to == self_.rank) return inlet->second.hand_over(std::move(newcomer.socket));
+  Way way = way_to(to, destination);
+  relaying_.pass_on(newcomer.peer, to, std::move(newcomer.socket),
+                    {.self = way.first.self,
+                     .peer = way.first.rank,
+                     .key = way.first.key,
+                     .deadline = Clock::now() + kOnwardsLimit,
+                     .candidates = std::move(way.candidates),
+                     .attempt_limit = kOnwardsAttempt,
+                     .buffer_bytes = buffer_bytes_,
+                     .refused_for = kRefusedFor});
+}
+
 void Wiring::watch_cables(Clock::time_point now) {
   if (now >= next_beat_) {
     next_beat_ = now + liveness_ / kBeats;
@@ -209,10 +263,7 @@ void Wiring::watch_cables(Clock::time_point now) {
 void Wiring::listen_at_own_ends() {
   for (const Address& end : discovery_.own_ends()) {
     const Address wanted = end.with_port(port_);
-    const auto covers = [&](const Address& each) {
-      return each == wanted || (each.is_wildcard() && each.port() == port_);
-    };
-    if (std::ranges::any_of(heard_at_, covers)) continue;
+    if (is_covered(wanted, heard_at_)) continue;
     try {
       listen_at(Listener(wanted, buffer_bytes_));
     } catch (const BindError& error) {
@@ -225,7 +276,7 @@ void Wiring::agreed() {
   cabling_ = *discovery_.cabling();
   for (int peer = 0; peer < self_.size; ++peer) {
     ends_.push_back(rails_over(discovery_.ends(peer), peer));
-    ports_.push_back(discovery_.port_of(peer));
+    ports_.push_back(discovery_.link_state().port_of(peer));
   }
   has_agreed_ = true;
   std::vector<Address> neighbours;
@@ -266,13 +317,10 @@ std::vector<CableEnds> Wiring::rails_over(const std::vector<CableEnds>& cables, 
 Wiring::Way Wiring::way_to(int rank, Destination destination) const {
   const int next = cabling_.next(self_.rank, rank);
   const auto port = ports_[static_cast<std::size_t>(next)];
-  Way way;
-  for (const CableEnds& end : ends_[static_cast<std::size_t>(next)])
+  const auto group = static_cast<std::uint64_t>(rank);
+  Way way{{}, {self_, next, {group, Purpose::relay, static_cast<std::uint8_t>(destination)}}};
+  for (const CableEnds& end : ends(next))
     way.candidates.push_back({end.there.with_port(port), end.here, {}});
-  way.first = {
-      self_,
-      next,
-      {static_cast<std::uint64_t>(rank), Purpose::relay, static_cast<std::uint8_t>(destination)}};
   return way;
 }
 
@@ -310,16 +358,6 @@ void Wiring::everyone_is_here() {
   discovery_.everyone_is_here();
 }
 
-Clock::time_point Wiring::sleep_until(std::vector<pollfd>& descriptors) const {
-  descriptors.push_back({wake_.descriptor(), POLLIN, 0});
-  acceptor_.watch(descriptors);
-  discovery_.watch(descriptors);
-  relaying_.watch(descriptors);
-  return std::min({acceptor_.next_deadline(), discovery_.next_deadline(), relaying_.next_deadline(),
-                   has_agreed_ ? next_beat_ : Clock::time_point::max()});
-}
-
-/// Must be called in the child of a fork, which lacks the thread. Undoes before_fork().
 void Wiring::abandon_after_fork() noexcept {
   abandoned_ = true;
   close();

@@ -3,9 +3,8 @@
 // (relaying.h), so that every rank can connect to every other rank. The ranks at the two ends of a
 // relayed connection prove their identity to each other.
 //
-// A separate thread serves the relayed connections and the trunks, which are the connections along
-// cables that carry messages about cables. So relaying continues while the other threads of the
-// process are busy.
+// A separate thread serves the relayed connections and the trunks (link_state.h), so that relaying
+// continues while the other threads of the process are busy.
 //
 // Locks: one mutex guards all members. The thread holds it except while it sleeps.
 #pragma once
@@ -33,7 +32,6 @@
 #include "rendezvous/cabling/hostfile.h"
 #include "rendezvous/cabling/relaying.h"
 #include "rendezvous/connections/accepting.h"
-#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 
@@ -43,15 +41,14 @@ enum class Destination : std::uint8_t { links, store };
 struct WiringOptions {
   int rank = 0;
   AddressTable table;
-  /// This rank's settings. MCCL_CONNECT_TIMEOUT also limits how long a relayed connection remains
-  /// after one of its two ranks has closed it or died. In this time, the other rank receives the
-  /// remaining bytes. The encryption settings apply to the messages about cables. Relayed
-  /// connections are encrypted by the ranks at their ends.
+  /// This rank's settings. MCCL_CONNECT_TIMEOUT also limits how long the other rank of a relayed
+  /// connection may receive the remaining bytes, once one rank has closed it or died. The
+  /// encryption settings apply to the messages about cables. The ranks at the ends of a relayed
+  /// connection encrypt it.
   Config config;
   Clock::time_point deadline;
   std::function<void()> on_refused = {};  ///< Called for every refused connection.
-  /// Returns whether the rank counts as reachable; null if all ranks do. Tests on one machine use
-  /// this function, because all ranks reach each other there.
+  /// Returns whether the rank counts as reachable; null if all ranks do. Used by tests.
   std::function<bool(int rank)> may_reach = {};
 };
 
@@ -81,8 +78,7 @@ class Wiring {
   }
   /// The addresses of this rank's ends of its cables, without ports.
   std::vector<std::string> own_ends() const;
-  /// Path to another rank, with or without a direct cable: the addresses of the first rank on the
-  /// path, and the parameters of the handshake with that rank.
+  /// Path to another rank: the addresses of the first rank on the path, and its handshake.
   struct Way {
     std::vector<Candidate> candidates;
     FirstHop first;
@@ -91,38 +87,35 @@ class Wiring {
 
   /// Returns the listener for relayed connections whose final rank is this rank. May be called once
   /// per destination.
-  transport::tcp::Listener inlet(Destination destination);
+  Listener inlet(Destination destination);
 
   /// True if the process of the rank is known to have ended.
   bool has_ended(int rank) const {
     const std::lock_guard lock(mutex_);
-    return discovery_.has_ended(rank);
+    return discovery_.link_state().has_ended(rank);
   }
   /// Returns the cables of the job whose cut has become known to this rank since the last call.
   std::vector<CutCable> take_cut();
   /// Throws PeerError if a cable has been cut or, before everyone_is_here() is called, a rank has
   /// died. Must be called repeatedly while the ranks connect.
   void check() const;
-  /// Must be called once all ranks are connected. A rank whose process ends after this call does
-  /// not count as dead.
+  /// Must be called once all ranks are connected. A rank that ends later does not count as dead.
   void everyone_is_here();
 
   /// Blocks until this rank relays no more connections, and then closes its listener and its
-  /// trunks. A relayed connection ends at most MCCL_CONNECT_TIMEOUT after one of its two ranks has
-  /// closed it or died. The caller must first close this rank's own connections, because the ranks
-  /// that relay them wait in the same way. A signal that `signals` has noticed ends the wait.
+  /// trunks. The caller must first close this rank's own connections, because the ranks that relay
+  /// them wait in the same way. A signal that `signals` has noticed ends the wait.
   void leave(const SignalWatch& signals = SignalWatch());
 
-  /// before_fork() must be called before a fork. After the fork, the parent calls
-  /// after_fork_in_parent() and the child abandon_after_fork(). The mutex is locked during the
-  /// fork, so that the child gets a consistent state.
+  /// Must be called before a fork, and then after_fork_in_parent() and, in the child,
+  /// abandon_after_fork(). The mutex is locked meanwhile, so that the child's state is consistent.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
   void abandon_after_fork() noexcept;
 
  private:
   std::uint16_t listen();
-  void listen_at(transport::tcp::Listener listener);
+  void listen_at(Listener listener);
   void close() noexcept;
   void run();
   void serve(Clock::time_point now);
@@ -137,7 +130,6 @@ class Wiring {
   /// Time without messages after which a cable counts as cut. It is shorter than the liveness
   /// interval, so that the cut is reported before the failures that it causes.
   Clock::duration silence() const { return liveness_ * (kBeats - 3) / kBeats; }
-  Clock::time_point sleep_until(std::vector<pollfd>& descriptors) const;
 
   /// Number of "alive" messages that this rank sends along each cable per liveness interval.
   static constexpr int kBeats = 40;
@@ -152,8 +144,8 @@ class Wiring {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Acceptor acceptor_;
-  std::vector<transport::tcp::Address> heard_at_;  ///< Addresses at which `acceptor_` listens.
-  const std::uint16_t port_;  ///< Port at which this rank is reached along any of its cables.
+  std::vector<Address> heard_at_;  ///< Addresses at which `acceptor_` listens.
+  const std::uint16_t port_;       ///< Port at which this rank is reached along any of its cables.
   Discovery discovery_;
   Relaying relaying_;
   std::map<Destination, transport::tcp::Inlet> inlets_;
@@ -177,8 +169,7 @@ class Wiring {
 
 /// Makes a Wiring, and blocks until the ranks agree, at most for MCCL_CONNECT_TIMEOUT. Throws like
 /// Wiring::wait(), and InvalidArgument for an unusable hostfile or a missing job key. Returns null
-/// if no hostfile is set, or if all ranks reach each other directly. Refused connections are
-/// counted in `metrics`.
+/// if no hostfile is set, or if all ranks reach each other directly. `metrics` may be null.
 std::shared_ptr<Wiring> wire(int rank, int size, const Config& config,
                              const std::shared_ptr<Metrics>& metrics);
 

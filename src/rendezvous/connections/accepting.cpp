@@ -13,35 +13,26 @@ namespace mccl::rendezvous {
 
 namespace {
 
-using namespace std::chrono_literals;
 using transport::tcp::Accepted;
-using transport::tcp::Address;
-using transport::tcp::Listener;
 
 constexpr std::size_t kMaxGuests = 128;
-/// If more than kShare guests (connections whose handshake is unfinished) have one address,
-/// Acceptor closes them before otherwise equal guests of other addresses. kShare is more than 1
-/// because the ranks of one host share an address, and several of them may connect at the same
-/// time.
+/// If more than kShare guests have one address, they are closed before otherwise equal guests of
+/// other addresses. It is more than 1, because several ranks of a host may connect at once.
 constexpr std::size_t kShare = 16;
 /// Maximum number of connections accepted from a listener before the guests' messages are read
-/// again. It is smaller than kMaxGuests, so that the new connections cannot displace all guests
-/// before their messages are read.
+/// again. It is smaller than kMaxGuests, so that new connections cannot displace all guests first.
 constexpr int kMaxAcceptedAtOnce = 64;
 constexpr Clock::duration kGuestLimit = 5s;
-/// Minimum burst of the rate limit, in connections: the size of the system's queue of a listener. A
-/// burst of this size empties a full queue, so that a peer's connection at the end of the queue is
-/// accepted without a pause.
+/// Minimum burst of the rate limit: the size of the system's queue of a listener, so that a peer's
+/// connection at the end of a full queue is accepted without a pause.
 constexpr int kLeastAtOnce = 1024;
 constexpr int kAtOncePerRank = 2;
-/// Average rate limit, in connections per second. Each accepted connection takes about 10 us of the
-/// engine's time.
+/// Average rate limit. Each accepted connection takes about 10 us of the engine's time.
 constexpr double kPerSecond = 20'000;
 
 constexpr Clock::duration kPauseOutOfRoom = 100ms;
 constexpr Clock::duration kSilence = 60s;
-/// Approximate length, in seconds, of the pause once the rate limit is reached. Several connections
-/// may be accepted after the pause, so that one wake-up serves them all.
+/// Approximate pause at the rate limit, in seconds, so that one wake-up serves several connections.
 constexpr double kBatchSeconds = 0.01;
 
 std::string what_to_do(int error) {
@@ -60,6 +51,14 @@ std::string what_to_do(int error) {
 std::string host_of(const Address& address) {
   const auto bytes = address.raw();
   return {bytes.begin(), bytes.end()};
+}
+
+/// Returns the level at which a refusal is logged: WARN for a wrong key or version, which the user
+/// must correct; INFO for any other reason, such as bytes of another protocol, which any reachable
+/// port receives.
+LogLevel level_of(Refusal refusal) {
+  const bool was_meant_for_us = refusal == Refusal::proof || refusal == Refusal::version;
+  return was_meant_for_us ? LogLevel::warn : LogLevel::info;
 }
 
 }  // namespace
@@ -101,7 +100,7 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
   if (before != 0) return;
   out_of_room_since_ = now;
   log_.warn("this rank cannot accept connections for now, but keeps trying: {}; {}",
-            transport::tcp::describe_errno(error), what_to_do(error));
+            describe_errno(error), what_to_do(error));
 }
 
 int Turnstile::lacks_files(Clock::time_point now) const {
@@ -109,16 +108,11 @@ int Turnstile::lacks_files(Clock::time_point now) const {
   return mccl::lacks_files(out_of_room_) && for_long ? out_of_room_ : 0;
 }
 
-LogLevel level_of(Refusal refusal) {
-  const bool was_meant_for_us = refusal == Refusal::proof || refusal == Refusal::version;
-  return was_meant_for_us ? LogLevel::warn : LogLevel::info;
-}
-
 void Turnstile::turned_away(LogLevel level, const std::string& from, const std::string& why,
                             Clock::time_point now) {
   if (on_refused_) on_refused_();
   if (!log_.enabled(level)) return;
-  Lines& lines = level == LogLevel::warn ? loud_lines_ : quiet_lines_;
+  Lines& lines = lines_[level];
   if (lines.last && now - *lines.last < kSilence) {
     ++lines.unsaid;
     return;
@@ -131,7 +125,7 @@ void Turnstile::turned_away(LogLevel level, const std::string& from, const std::
   lines = {now, 0};
 }
 
-/// Order in which guests (unfinished handshakes) are closed: the one with the greatest Claim first.
+/// Order in which guests are closed: the one with the greatest Claim first.
 struct Acceptor::Claim {
   bool is_unproven;
   /// True if all ranks have joined and the guest's address is not that of a peer.
@@ -159,16 +153,10 @@ void Acceptor::everyone_is_here(const std::vector<Address>& peers, Clock::time_p
       {static_cast<double>(std::max(kLeastAtOnce, kAtOncePerRank * self_.size)), kPerSecond}, now);
 }
 
-/// Serves the guests (unfinished handshakes) before it accepts other connections, so that no guest
-/// is closed while its proof has arrived but is unread.
+/// Serves the guests before it accepts other connections, so that no guest is closed while its
+/// proof has arrived but is unread. Polls all guests in one system call, so that many silent guests
+/// are not read one by one.
 void Acceptor::advance(Clock::time_point now, std::vector<Newcomer>& newcomers) {
-  advance_guests(now, newcomers);
-  admit(now, newcomers);
-}
-
-/// Polls all guests (unfinished handshakes) in one system call, so that silent guests, of which
-/// there may be many, are not read one by one.
-void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers) {
   std::vector<pollfd> entries;
   watch_guests(entries);
   if (!entries.empty()) (void)::poll(entries.data(), static_cast<nfds_t>(entries.size()), 0);
@@ -177,6 +165,7 @@ void Acceptor::advance_guests(Clock::time_point now, std::vector<Newcomer>& newc
     const bool due = entry->revents != 0 || now >= guest->deadline;
     guest = !due || advance(*guest, now, newcomers) ? std::next(guest) : end_visit(guest);
   }
+  admit(now, newcomers);
 }
 
 void Acceptor::admit(Clock::time_point now, std::vector<Newcomer>& newcomers) {

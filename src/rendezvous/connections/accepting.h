@@ -16,14 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/connections/conversation.h"
-#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
-
-/// Returns the level at which a refusal is logged: WARN for a wrong key or version, which the user
-/// must correct; INFO for any other reason, such as bytes of another protocol, which any reachable
-/// port receives.
-LogLevel level_of(Refusal refusal);
 
 /// A token bucket: at most `at_once` connections in a burst, and `per_second` on average.
 struct AdmissionRate {
@@ -38,7 +32,7 @@ class Turnstile {
   /// `on_refused` is called for every refused connection; it may be null.
   Turnstile(Log log, std::function<void()> on_refused);
 
-  /// Limits the rate from now on. There is no limit before this call.
+  /// Limits the rate from now on; it is unlimited before.
   void limit(AdmissionRate rate, Clock::time_point now);
 
   /// Returns true if the next connection may be accepted. Otherwise the listeners need not be
@@ -49,21 +43,20 @@ class Turnstile {
   /// returned true.
   Clock::time_point opens_at() const { return opens_at_; }
 
-  /// Records the result of accept(): an errno, or 0. After an error, open() returns false for a
-  /// short pause. Only the first of consecutive errors is logged, with advice.
+  /// Records the errno of accept(), or 0. After an error, open() returns false for a short pause.
+  /// Only the first of consecutive errors is logged, with advice.
   void accept_gave(int error, Clock::time_point now);
   /// Returns the errno of accept() if it has failed for lack of file descriptors for at least
   /// kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
 
-  /// Counts a refused connection and logs it. For a minute after that, refusals of the same level
-  /// are only counted; the next log line contains their number.
+  /// Counts a refused connection and logs it. For the next minute, refusals of the same level are
+  /// only counted; the next log line contains their number.
   void turned_away(LogLevel level, const std::string& from, const std::string& why,
                    Clock::time_point now);
 
  private:
-  /// Time of the last log line about a refusal at one level, and the number of refusals at that
-  /// level since then.
+  /// The last log line about a refusal at one level, and the number of refusals since then.
   struct Lines {
     std::optional<Clock::time_point> last;
     std::uint64_t unsaid = 0;
@@ -78,24 +71,23 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  Lines quiet_lines_;  ///< Refusals at level INFO.
-  Lines loud_lines_;   ///< Refusals at level WARN.
+  std::map<LogLevel, Lines> lines_;
 };
 
 /// A connection from a process that has proved that it belongs to the job. If its settings differ
 /// from those of this rank, `reason` says how, and `socket` is empty.
 struct Newcomer {
   int peer = -1;
-  transport::LinkKey key;
-  transport::tcp::Socket socket;
+  LinkKey key;
+  Socket socket;
   std::string reason;
-  transport::tcp::Address from;
+  Address from;
   std::uint64_t link_number = 0;  ///< See Handshake::link_number().
 };
 
-/// Accepts connections and runs their handshakes. Holds at most kMaxGuests guests (unfinished
-/// handshakes), each for at most kGuestLimit. If a connection arrives while there are kMaxGuests
-/// guests, one guest is closed, chosen in this order:
+/// Accepts connections and runs their handshakes. Holds at most kMaxGuests guests, each for at most
+/// kGuestLimit. If a connection arrives while there are kMaxGuests guests, one guest is closed,
+/// chosen in this order:
 ///
 /// 1. Guests that have not proved that they know the job key. Connections without the key never
 ///    prove it.
@@ -112,30 +104,27 @@ class Acceptor {
  public:
   /// `on_refused` is called for every refused connection; it may be null. `where` is appended to
   /// the log lines about refusals.
-  Acceptor(std::vector<transport::tcp::Listener> listeners, Party self, Log log,
-           std::function<void()> on_refused, std::string where = {});
+  Acceptor(std::vector<Listener> listeners, Party self, Log log, std::function<void()> on_refused,
+           std::string where = {});
 
-  /// Must be called once all ranks have joined; `peers` are their known addresses. The source
-  /// address of every authenticated connection is also treated as the address of a peer, even
-  /// before this call. From this call on, connections are accepted at a limited rate, which bounds
-  /// the share of the engine's time that a flood of connections can take.
-  void everyone_is_here(const std::vector<transport::tcp::Address>& peers, Clock::time_point now);
+  /// Must be called once all ranks have joined; `peers` are their known addresses. The source of
+  /// every authenticated connection also counts as the address of a peer, even before this call.
+  /// From now on, the rate of connections is limited, so that a flood takes a bounded share of the
+  /// engine's time.
+  void everyone_is_here(const std::vector<Address>& peers, Clock::time_point now);
 
-  /// From now on, accepts connections at no higher rate than `rate`.
   void limit(AdmissionRate rate, Clock::time_point now) { turnstile_.limit(rate, now); }
-  void listen_also(transport::tcp::Listener listener) { listeners_.push_back(std::move(listener)); }
+  void listen_also(Listener listener) { listeners_.push_back(std::move(listener)); }
 
   /// Does all work that is possible without blocking. Appends to `newcomers` the connections whose
   /// handshake has shown that the other side is a member of the job.
   void advance(Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  /// Must be called if the caller refuses a connection that advance() has returned. Counts and logs
-  /// the refusal.
+  /// Counts and logs that the caller refuses a connection that advance() has returned.
   void refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
               Clock::time_point now);
 
-  /// Returns an error text if a lack of free descriptors has kept this rank from accepting
-  /// connections for kPatienceWithoutFiles; otherwise empty.
+  /// Returns an error text if no descriptor has been free for kPatienceWithoutFiles; else empty.
   std::string trouble(Clock::time_point now) const;
 
   void watch(std::vector<pollfd>& descriptors) const;
@@ -145,14 +134,13 @@ class Acceptor {
  private:
   struct Guest {
     Conversation conversation;
-    transport::tcp::Address from;
+    Address from;
     std::string host;  ///< The address bytes of `from`, without the port.
     Clock::time_point deadline;
   };
   using Guests = std::list<Guest>;
   struct Claim;
 
-  void advance_guests(Clock::time_point now, std::vector<Newcomer>& newcomers);
   void admit(Clock::time_point now, std::vector<Newcomer>& newcomers);
   void make_room(Clock::time_point now);
   Claim claim_of(const Guest& guest) const;
@@ -165,7 +153,7 @@ class Acceptor {
   void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
   void refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
 
-  std::vector<transport::tcp::Listener> listeners_;
+  std::vector<Listener> listeners_;
   Party self_;
   Log log_;
   const std::string where_;

@@ -5,23 +5,17 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 #include <set>
 
 #include "base/rank_path.h"
 #include "base/settings.h"
 #include "mccl/error.h"
-#include "rendezvous/connections/candidates.h"
 #include "rendezvous/connections/wire.h"
 
 namespace mccl::rendezvous {
 
 namespace {
 
-using transport::tcp::Address;
-using transport::tcp::BindError;
-using transport::tcp::InterfaceAddress;
-using transport::tcp::Listener;
 using transport::tcp::Medium;
 
 /// Returns this host's name as a word for an Endpoint.
@@ -53,7 +47,7 @@ std::vector<std::string> split(std::string list) {
   return items;
 }
 
-std::string names_of(const std::vector<InterfaceAddress>& interfaces) {
+std::string names_of(const Interfaces& interfaces) {
   std::vector<std::string> texts;
   std::set<std::string> seen;
   for (const InterfaceAddress& each : interfaces) {
@@ -80,8 +74,7 @@ bool is_likelier(const InterfaceAddress* a, const InterfaceAddress* b) {
 /// True if the link-local IPv6 address of an interface must be published. Every interface has such
 /// an address. It is published only if the interface has no other address, and either its cable is
 /// plugged in or the user has named the interface.
-bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>& interfaces,
-               bool named) {
+bool is_needed(const InterfaceAddress& each, const Interfaces& interfaces, bool named) {
   const bool has_another = std::ranges::any_of(interfaces, [&](const InterfaceAddress& other) {
     return other.name == each.name && !is_ipv6_link_local(other.address);
   });
@@ -91,8 +84,7 @@ bool is_needed(const InterfaceAddress& each, const std::vector<InterfaceAddress>
 
 /// Returns the addresses at which other ranks may reach a listener on all of `interfaces`, the
 /// likeliest first.
-std::vector<Address> reachable(const std::vector<InterfaceAddress>& interfaces, int family,
-                               bool named = false) {
+std::vector<Address> reachable(const Interfaces& interfaces, int family, bool named = false) {
   std::vector<const InterfaceAddress*> others;
   std::vector<Address> loopback;
   for (const InterfaceAddress& each : interfaces) {
@@ -122,9 +114,8 @@ void publish(OwnAddresses& own, const std::vector<Address>& addresses, const Log
   own.published.resize(kMaxPublished);
 }
 
-std::vector<InterfaceAddress> named(const std::string& list,
-                                    const std::vector<InterfaceAddress>& interfaces) {
-  std::vector<InterfaceAddress> chosen;
+Interfaces named(const std::string& list, const Interfaces& interfaces) {
+  Interfaces chosen;
   for (const std::string& name : split(list)) {
     const std::size_t before = chosen.size();
     std::copy_if(interfaces.begin(), interfaces.end(), std::back_inserter(chosen),
@@ -139,13 +130,12 @@ std::vector<InterfaceAddress> named(const std::string& list,
   return chosen;
 }
 
-OwnAddresses own_addresses_on_interfaces(const Config& config,
-                                         const std::vector<InterfaceAddress>& interfaces,
+OwnAddresses own_addresses_on_interfaces(const Config& config, const Interfaces& interfaces,
                                          const Log& log) {
   OwnAddresses own;
   const std::vector<std::string> names = split(config.ifname);
   for (const std::string& name : names) {
-    const std::vector<InterfaceAddress> chosen = named(name, interfaces);
+    const Interfaces chosen = named(name, interfaces);
     std::vector<Address> addresses = reachable(chosen, AF_INET6, true);
     if (addresses.empty()) {
       throw InvalidArgument(fmt::format("MCCL_IFNAME names \"{}\", which is down; this host has {}",
@@ -162,10 +152,9 @@ OwnAddresses own_addresses_on_interfaces(const Config& config,
 }
 
 /// Returns the addresses of one item of MCCL_LISTEN_ADDR.
-std::vector<Address> resolve_item(const std::string& item,
-                                  const std::vector<InterfaceAddress>& interfaces) {
+std::vector<Address> resolve_item(const std::string& item, const Interfaces& interfaces) {
   try {
-    return transport::tcp::resolve(item, 0);
+    return resolve(item, 0);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(
         fmt::format("MCCL_LISTEN_ADDR: {}; give addresses or names of this host, without a port "
@@ -177,7 +166,7 @@ std::vector<Address> resolve_item(const std::string& item,
 /// Returns the first address of `item`, an item of MCCL_LISTEN_ADDR, that belongs to this host.
 /// Throws InvalidArgument if the item has no such address.
 Address local_address_of(const std::string& item) {
-  const std::vector<InterfaceAddress> interfaces = transport::tcp::list_interfaces();
+  const Interfaces interfaces = list_interfaces();
   if (std::ranges::find(interfaces, item, &InterfaceAddress::name) != interfaces.end()) {
     throw InvalidArgument(
         fmt::format("MCCL_LISTEN_ADDR names \"{}\", which is an interface, not an address: set "
@@ -186,7 +175,7 @@ Address local_address_of(const std::string& item) {
   }
   const std::vector<Address> resolved = resolve_item(item, interfaces);
   for (const Address& address : resolved) {
-    const transport::tcp::Socket probe = transport::tcp::Socket::stream(address.family());
+    const Socket probe = Socket::stream(address.family());
     if (::bind(probe.descriptor(), address.data(), address.size()) == 0) return address;
   }
   const std::string meant = resolved.front().host();
@@ -196,8 +185,7 @@ Address local_address_of(const std::string& item) {
                   item, meant == item ? "" : fmt::format(" ({})", meant), names_of(interfaces)));
 }
 
-OwnAddresses own_addresses_as_listed(const Config& config,
-                                     const std::vector<InterfaceAddress>& interfaces,
+OwnAddresses own_addresses_as_listed(const Config& config, const Interfaces& interfaces,
                                      const Log& log) {
   OwnAddresses own;
   std::vector<Address> rails;
@@ -219,7 +207,7 @@ OwnAddresses own_addresses_as_listed(const Config& config,
     rails.push_back(address);
     if (std::ranges::any_of(own.bound, same)) continue;  // Another rail shares this address.
     if (!config.ifname.empty()) {
-      const std::vector<InterfaceAddress> allowed = named(config.ifname, interfaces);
+      const Interfaces allowed = named(config.ifname, interfaces);
       if (std::ranges::none_of(allowed, same, &InterfaceAddress::address)) {
         throw InvalidArgument(
             fmt::format("MCCL_LISTEN_ADDR lists {}, which is on none of the interfaces in "
@@ -234,8 +222,8 @@ OwnAddresses own_addresses_as_listed(const Config& config,
   return own;
 }
 
-OwnAddresses own_addresses(const Config& config, Reach reach,
-                           const std::vector<InterfaceAddress>& interfaces, const Log& log) {
+OwnAddresses own_addresses(const Config& config, Reach reach, const Interfaces& interfaces,
+                           const Log& log) {
   if (!split(config.listen_addr).empty()) return own_addresses_as_listed(config, interfaces, log);
   if (!split(config.ifname).empty()) return own_addresses_on_interfaces(config, interfaces, log);
   OwnAddresses own;
@@ -287,22 +275,19 @@ bool is_port_given(const Config& config) {
 std::vector<Listener> listen_on(const std::vector<Address>& addresses, int port,
                                 std::size_t buffer_bytes) {
   std::vector<Listener> listeners;
-  if (!addresses.empty()) {
-    for (const Address& address : addresses) {
-      // If `port` is 0, the system chooses the port of the first listener, and the others use the
-      // same port.
-      const int at = listeners.empty() ? port : listeners.front().address().port();
-      listeners.emplace_back(address.with_port(static_cast<std::uint16_t>(at)), buffer_bytes);
-    }
-    return listeners;
+  if (addresses.empty())
+    listeners.push_back(listen_everywhere(static_cast<std::uint16_t>(port), buffer_bytes));
+  for (const Address& address : addresses) {
+    // If `port` is 0, the system chooses the port of the first listener, and the others use it.
+    const int at = listeners.empty() ? port : listeners.front().address().port();
+    listeners.emplace_back(address.with_port(static_cast<std::uint16_t>(at)), buffer_bytes);
   }
-  listeners.push_back(listen_everywhere(static_cast<std::uint16_t>(port), buffer_bytes));
   return listeners;
 }
 
 /// Describes the published addresses and their interfaces, for the log.
 std::vector<std::string> descriptions_of(const BoundListeners& binding,
-                                         const std::vector<InterfaceAddress>& interfaces) {
+                                         const Interfaces& interfaces) {
   std::vector<std::string> texts;
   for (const std::string& text : binding.endpoint.addresses) {
     const auto address = Address::parse_numeric(text, 0);
@@ -324,7 +309,7 @@ Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes) {
 }
 
 BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
-                              const std::vector<InterfaceAddress>& interfaces, const Log& log) {
+                              const Interfaces& interfaces, const Log& log) {
   int port = port_for(config, rank);
   const OwnAddresses own = own_addresses(config, reach, interfaces, log);
   BoundListeners binding;

@@ -7,19 +7,17 @@
 #include "base/log.h"
 #include "mccl/config.h"
 #include "rendezvous/connections/candidates.h"
-#include "transport/tcp/interfaces.h"
-#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 
 struct BoundListeners {
-  std::vector<transport::tcp::Listener> listeners;
+  std::vector<Listener> listeners;
   Endpoint endpoint;
 };
 
 /// Listens at every address of this host, or only at its IPv4 addresses if it has no IPv6. Throws
 /// BindError if the system refuses, for example because the port is taken.
-transport::tcp::Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
+Listener listen_everywhere(std::uint16_t port, std::size_t buffer_bytes);
 
 /// Hosts on which the other ranks of the job may run: any host, or only this one.
 enum class Reach { any_host, this_host };
@@ -29,7 +27,6 @@ enum class Reach { any_host, this_host };
 /// on this host. Blocks while names are resolved. Throws InvalidArgument if it cannot listen or no
 /// address is usable; the message contains the setting to change.
 BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
-                              const std::vector<transport::tcp::InterfaceAddress>& interfaces,
-                              const Log& log);
+                              const Interfaces& interfaces, const Log& log);
 
 }  // namespace mccl::rendezvous

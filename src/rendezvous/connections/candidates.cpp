@@ -1,6 +1,5 @@
 #include "rendezvous/connections/candidates.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,13 +7,17 @@
 #include <set>
 #include <utility>
 
+#include "base/value_text.h"
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
+
+using nlohmann::json;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Endpoint, rank, host, port, addresses, listed, host_name)
+
 namespace {
 
-using transport::tcp::Address;
-using transport::tcp::InterfaceAddress;
 using transport::tcp::Medium;
 
 enum class Distance { same_subnet, routed, doubtful, unreachable };
@@ -28,11 +31,11 @@ struct AddressRoute {
   bool link_local = false;
 };
 
-/// Finds the interface that leads to an address, and the Distance of the address. If the peer is on
-/// another host, a loopback address is Distance::doubtful. So is an address that this host has as
-/// well, because many hosts use the same addresses for bridges.
-AddressRoute way_to(const Address& address, bool same_host,
-                    const std::vector<InterfaceAddress>& interfaces, const RouteSource& route) {
+/// Finds the interface that leads to an address, and its Distance. If the peer is on another host,
+/// a loopback address is Distance::doubtful. So is an address that this host has as well, because
+/// many hosts use the same addresses for bridges.
+AddressRoute way_to(const Address& address, bool same_host, const Interfaces& interfaces,
+                    const RouteSource& route) {
   AddressRoute way;
   way.to = address;
   way.link_local = address.is_link_local();
@@ -60,11 +63,10 @@ bool is_before(const AddressRoute& a, const AddressRoute& b) {
   return a.link_local < b.link_local;
 }
 
-/// Parses a published address and appends it to `to`. The scope of a link-local address names an
-/// interface of the peer, but any interface of this host may lead to the address. Such an address
-/// is therefore appended once per interface of this host.
+/// Parses a published address and appends it to `to`. A link-local address, whose scope names an
+/// interface of the peer, is appended once per interface of this host that may lead to it.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
-                   const std::vector<InterfaceAddress>& interfaces) {
+                   const Interfaces& interfaces) {
   const std::size_t percent = std::min(text.find('%'), text.size());
   const std::string number = text.substr(0, percent);
   const std::string scope = text.substr(std::min(percent + 1, text.size()));
@@ -89,8 +91,6 @@ bool are_equal(const AddressRoute& a, const AddressRoute& b) {
          a.distance < Distance::doubtful && !is_before(a, b) && !is_before(b, a);
 }
 
-using nlohmann::json;
-
 constexpr std::size_t kMaxAddresses = 64;
 constexpr std::size_t kMaxFieldBytes = 256;
 constexpr std::size_t kMaxTextBytes = 32 * 1024;
@@ -103,12 +103,10 @@ bool is_word(std::string_view text) {
 /// True if the text is a numeric address. A scope id (after '%') has a meaning only on the other
 /// host, so its value is not checked.
 bool is_numeric_address(std::string_view text) {
-  if (!is_word(text)) return false;
   const std::size_t percent = text.find('%');
-  const std::string number(text.substr(0, percent));
-  unsigned char raw[16];
-  if (inet_pton(AF_INET6, number.c_str(), raw) == 1) return percent + 1 != text.size();
-  return percent == std::string_view::npos && inet_pton(AF_INET, number.c_str(), raw) == 1;
+  const bool may_have_scope = text.find(':') < percent && percent + 1 < text.size();
+  return is_word(text) && is_ip_address(text.substr(0, percent)) &&
+         (percent == text.npos || may_have_scope);
 }
 
 /// Returns the first fault of an endpoint; empty if there is none.
@@ -136,8 +134,7 @@ std::string fault_of(const Endpoint& endpoint) {
 
 }  // namespace
 
-std::vector<Address> loopbacks(std::uint16_t port,
-                               const std::vector<InterfaceAddress>& interfaces) {
+std::vector<Address> loopbacks(std::uint16_t port, const Interfaces& interfaces) {
   std::vector<Address> found;
   for (const char* text : {"127.0.0.1", "::1"}) {
     const Address address = *Address::parse_numeric(text, port);
@@ -152,8 +149,7 @@ std::string Candidate::text() const {
 }
 
 std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
-                                      const std::vector<InterfaceAddress>& interfaces,
-                                      const RouteSource& route) {
+                                      const Interfaces& interfaces, const RouteSource& route) {
   const bool same_host = peer.host == self.host;
   std::vector<Address> published;
   for (const std::string& text : peer.addresses)
@@ -197,10 +193,7 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
 std::string serialise(const Endpoint& endpoint) {
   if (const std::string fault = fault_of(endpoint); !fault.empty())
     throw InvalidArgument("cannot publish an endpoint: " + fault);
-  return json{{"rank", endpoint.rank},           {"host", endpoint.host},
-              {"host_name", endpoint.host_name}, {"port", endpoint.port},
-              {"listed", endpoint.listed},       {"addresses", endpoint.addresses}}
-      .dump();
+  return json(endpoint).dump();
 }
 
 Endpoint parse_endpoint(std::string_view text) {
@@ -211,8 +204,7 @@ Endpoint parse_endpoint(std::string_view text) {
     // Only the conversion of an integer has a defined result for every number.
     if (!fields.at("rank").is_number_integer() || !fields.at("port").is_number_integer())
       refuse("its rank or port is not an integer");
-    endpoint = {fields.at("rank"),      fields.at("host"),   fields.at("port"),
-                fields.at("addresses"), fields.at("listed"), fields.at("host_name")};
+    endpoint = fields.get<Endpoint>();
   } catch (const json::exception&) {
     refuse("it is not the JSON of an endpoint");
   }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/tcp/interfaces.h"
+#include "rendezvous/connections/names.h"
 
 namespace mccl::rendezvous {
 
@@ -33,9 +33,9 @@ std::string serialise(const Endpoint& endpoint);
 Endpoint parse_endpoint(std::string_view text);
 
 struct Candidate {
-  transport::tcp::Address to;
+  Address to;
   /// Local address to bind; if empty, the kernel chooses it.
-  std::optional<transport::tcp::Address> from;
+  std::optional<Address> from;
   std::string outcome;  ///< Result of the last attempt; empty before the first attempt.
   /// Interface of this host through which `to` is reached; empty if unknown.
   std::string interface = {};
@@ -55,13 +55,11 @@ struct RailOfPair {
 };
 
 /// The loopback addresses of this host that are up, each with `port`.
-std::vector<transport::tcp::Address> loopbacks(
-    std::uint16_t port, const std::vector<transport::tcp::InterfaceAddress>& interfaces);
+std::vector<Address> loopbacks(std::uint16_t port, const Interfaces& interfaces);
 
 /// Type of transport::tcp::route_source: returns the local address from which the kernel sends to a
 /// given address.
-using RouteSource =
-    std::function<std::optional<transport::tcp::Address>(const transport::tcp::Address&)>;
+using RouteSource = std::function<std::optional<Address>(const Address&)>;
 
 /// Returns the candidates in order of preference: addresses in a subnet of this host first; then by
 /// the medium, cable before wireless and faster before slower; then in the peer's order. Candidates
@@ -69,9 +67,8 @@ using RouteSource =
 ///
 /// With several rails, the first candidate is the path assigned to `rail`, and the other candidates
 /// are used if that path fails. Queries the kernel's routing table; sends nothing.
-std::vector<Candidate> candidates_for(
-    const Endpoint& peer, const Endpoint& self, RailOfPair rail,
-    const std::vector<transport::tcp::InterfaceAddress>& interfaces,
-    const RouteSource& route = transport::tcp::route_source);
+std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self, RailOfPair rail,
+                                      const Interfaces& interfaces,
+                                      const RouteSource& route = transport::tcp::route_source);
 
 }  // namespace mccl::rendezvous

@@ -8,11 +8,6 @@
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
-namespace {
-
-constexpr std::size_t kMostDiscarded = 4096;
-
-}  // namespace
 
 Conversation::State Conversation::advance() {
   if (is_encrypted()) return encrypt();
@@ -38,6 +33,7 @@ Conversation::State Conversation::advance() {
   trouble_ = handshake_.reason();
   // Read the bytes that have arrived. Closing a socket with unread bytes resets the connection, and
   // some systems then drop the last message to the peer.
+  constexpr std::size_t kMostDiscarded = 4096;
   Bytes discarded;
   stream_.receive(discarded, kMostDiscarded);
   return State::refused;
@@ -77,7 +73,7 @@ Conversation::State Conversation::broken() {
   } else if (error == 0 || error == ECONNRESET || error == EPIPE) {
     trouble_ = handshake_.explain_close();
   } else {
-    trouble_ = transport::tcp::describe_errno(error);
+    trouble_ = describe_errno(error);
   }
   return State::broken;
 }

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "rendezvous/connections/handshake.h"
 #include "rendezvous/connections/wire.h"
-#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
 
@@ -21,7 +20,7 @@ namespace mccl::rendezvous {
 class ByteStream {
  public:
   ByteStream() = default;
-  explicit ByteStream(transport::tcp::Socket socket) : socket_(std::move(socket)) {}
+  explicit ByteStream(Socket socket) : socket_(std::move(socket)) {}
 
   void queue(std::span<const std::byte> bytes);
   bool has_output() const { return !output_.empty() || socket_.pending() > 0; }
@@ -39,12 +38,12 @@ class ByteStream {
   /// The errno with which the connection ended; 0 if the other end closed it.
   int error() const { return error_; }
 
-  const transport::tcp::Socket& socket() const { return socket_; }
+  const Socket& socket() const { return socket_; }
   /// Makes all later bytes pass through the encrypted stream. Requires an empty queue.
   void encrypt(std::unique_ptr<transport::tcp::SecureStream> stream) {
     socket_.encrypt(std::move(stream));
   }
-  transport::tcp::Socket take_socket() { return std::move(socket_); }
+  Socket take_socket() { return std::move(socket_); }
   /// Returns the entry for poll(2). If `reads` is false, the entry does not wait for input.
   pollfd watched(bool reads = true) const;
 
@@ -53,7 +52,7 @@ class ByteStream {
   /// records the end of the connection.
   bool is_open_after(int error);
 
-  transport::tcp::Socket socket_;
+  Socket socket_;
   Bytes output_;
   std::size_t sent_ = 0;  ///< Number of bytes of output_ that have been sent.
   bool ended_ = false;
@@ -63,13 +62,13 @@ class ByteStream {
 /// Blocks until the descriptor has one of the events. Returns false if the deadline passed first.
 bool wait_for(int descriptor, short events, Clock::time_point deadline);
 
-/// Runs a handshake over a connected, non-blocking socket. Then sets up encryption, if the
-/// handshake has agreed on it. Reads no bytes beyond the handshake.
+/// Runs a handshake over a connected, non-blocking socket. Then sets up encryption, if agreed.
+/// Reads no bytes beyond the handshake.
 class Conversation {
  public:
   enum class State { waiting, done, refused, broken };
 
-  Conversation(transport::tcp::Socket socket, Handshake handshake)
+  Conversation(Socket socket, Handshake handshake)
       : stream_(std::move(socket)), handshake_(std::move(handshake)) {}
 
   /// Does all work that is possible without blocking. Returns State::refused only once the last
@@ -82,7 +81,7 @@ class Conversation {
   /// The entry for poll(2).
   pollfd watched() const { return stream_.watched(handshake_.wanted() > 0 || is_encrypted()); }
   /// Releases the socket. Requires State::done.
-  transport::tcp::Socket take_socket() { return stream_.take_socket(); }
+  Socket take_socket() { return stream_.take_socket(); }
 
  private:
   State broken();

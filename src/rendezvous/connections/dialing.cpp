@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -11,16 +10,7 @@
 
 namespace mccl::rendezvous {
 
-namespace {
-
-using namespace std::chrono_literals;
-using transport::tcp::describe_errno;
-using transport::tcp::Socket;
-using transport::tcp::SocketError;
-
 constexpr std::string_view kNoAnswer = "no answer";
-
-}  // namespace
 
 Dial::Dial(DialRequest request)
     : request_(std::move(request)),
@@ -48,10 +38,9 @@ bool Dial::advance(Clock::time_point now) {
         return true;
       case Progress::refused:
         was_refused_ = true;
-        outcome_of(*attempt) = attempt->conversation->trouble();
-        reason_ =
-            fmt::format("rank {} at {}: {}", request_.peer,
-                        request_.candidates[attempt->candidate].to.text(), outcome_of(*attempt));
+        failed(*attempt, attempt->conversation->trouble());
+        reason_ = fmt::format("rank {} at {}: {}", request_.peer, candidate_of(*attempt).to.text(),
+                              candidate_of(*attempt).outcome);
         attempts_.clear();
         return true;
     }
@@ -73,6 +62,15 @@ bool Dial::advance(Clock::time_point now) {
     begin_round(now);
   }
   return false;
+}
+
+Socket Dial::run() {
+  while (!advance(Clock::now())) {
+    std::vector<pollfd> watched;
+    watch(watched);
+    (void)::poll(watched.data(), watched.size(), milliseconds_until(next_deadline()));
+  }
+  return take_socket();
 }
 
 /// Starts another round over the candidates, once all of them have been tried in the present round.
@@ -106,10 +104,10 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     attempt.deadline = std::min(now + request_.attempt_limit, request_.deadline);
     attempt.connecting = Socket::stream(candidate.to.family());
     lacks_files_ = 0;
-    transport::tcp::set_buffer_bytes(attempt.connecting, request_.buffer_bytes);
-    transport::tcp::tune_stream(attempt.connecting);
+    set_buffer_bytes(attempt.connecting, request_.buffer_bytes);
+    tune_stream(attempt.connecting);
     const auto* source = candidate.from ? &*candidate.from : nullptr;
-    const int error = transport::tcp::start_connect(attempt.connecting, candidate.to, source);
+    const int error = start_connect(attempt.connecting, candidate.to, source);
     if (error != 0 && error != EINPROGRESS) {
       could_not_connect(error, now);
       candidate.outcome = describe_errno(error);
@@ -117,7 +115,7 @@ void Dial::start(std::size_t index, Clock::time_point now) {
     }
     if (candidate.outcome.empty()) candidate.outcome = kNoAnswer;
     attempts_.push_back(std::move(attempt));
-  } catch (const SocketError& error) {
+  } catch (const transport::tcp::SocketError& error) {
     all_refused_ = false;
     candidate.outcome = error.what();
     if (!lacks_files(error.code)) return;
@@ -141,11 +139,10 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
       case Conversation::State::broken:
         if (handshake.proven() && handshake.refusal() == Refusal::settings)
           return Progress::refused;
-        outcome_of(attempt) =
-            request_.through && !attempt.with_first_hop
-                ? fmt::format("through rank {}: {}", request_.through->rank, conversation.trouble())
-                : conversation.trouble();
-        return Progress::failed;
+        return failed(attempt, request_.through && !attempt.with_first_hop
+                                   ? fmt::format("through rank {}: {}", request_.through->rank,
+                                                 conversation.trouble())
+                                   : conversation.trouble());
       case Conversation::State::waiting:
         if (!handshake.proven() || attempt.with_first_hop || std::exchange(proven_, true)) break;
         attempts_.remove_if([&](const Attempt& other) { return &other != &attempt; });
@@ -156,11 +153,14 @@ Dial::Progress Dial::advance(Attempt& attempt, Clock::time_point now) {
   // Keep the outcome of an earlier, complete attempt. It is more informative than the outcome of an
   // attempt that the deadline cuts short.
   if (!attempt.conversation && attempt.deadline == request_.deadline &&
-      outcome_of(attempt) != kNoAnswer) {
+      candidate_of(attempt).outcome != kNoAnswer)
     return Progress::failed;
-  }
-  outcome_of(attempt) = attempt.conversation ? "connected, but the handshake got no answer in time"
-                                             : "no answer to the attempt to connect";
+  return failed(attempt, attempt.conversation ? "connected, but the handshake got no answer in time"
+                                              : "no answer to the attempt to connect");
+}
+
+Dial::Progress Dial::failed(const Attempt& attempt, std::string outcome) {
+  candidate_of(attempt).outcome = std::move(outcome);
   return Progress::failed;
 }
 
@@ -168,33 +168,26 @@ Dial::Progress Dial::finish_connecting(Attempt& attempt) {
   if (!is_ready(attempt.connecting, POLLOUT)) return Progress::waiting;
   if (const int error = attempt.connecting.take_error(); error != 0) {
     could_not_connect(error, attempt.begun);
-    outcome_of(attempt) = describe_errno(error);
-    return Progress::failed;
+    return failed(attempt, describe_errno(error));
   }
-  if (transport::tcp::is_self_connected(attempt.connecting)) {
-    outcome_of(attempt) = "nothing listens at this address (the socket connected to itself)";
-    return Progress::failed;
-  }
-  if (request_.limits_silence) transport::tcp::limit_silence(attempt.connecting);
+  if (is_self_connected(attempt.connecting))
+    return failed(attempt, "nothing listens at this address (the socket connected to itself)");
+  if (request_.limits_silence) limit_silence(attempt.connecting);
   try {
-    request_.candidates[attempt.candidate].met = true;
+    candidate_of(attempt).met = true;
     all_refused_ = false;
     refused_since_.reset();
     first_refusal_.reset();
     attempt.with_first_hop = request_.through.has_value();
-    Party self = attempt.with_first_hop ? request_.through->self : request_.self;
-    self.port = request_.candidates[attempt.candidate].to.port();
-    Handshake handshake =
-        attempt.with_first_hop
-            ? Handshake::dialer(std::move(self), request_.through->rank, request_.through->key)
-            : Handshake::dialer(std::move(self), request_.peer, request_.key);
-    attempt.conversation.emplace(std::move(attempt.connecting), std::move(handshake));
+    FirstHop hop = request_.through.value_or(FirstHop{request_.self, request_.peer, request_.key});
+    hop.self.port = candidate_of(attempt).to.port();
+    attempt.conversation.emplace(std::move(attempt.connecting),
+                                 Handshake::dialer(std::move(hop.self), hop.rank, hop.key));
     attempt.deadline = request_.deadline;
     if (request_.handshake_limit < Clock::duration::max())
       attempt.deadline = std::min(attempt.deadline, Clock::now() + request_.handshake_limit);
   } catch (const Error& error) {
-    outcome_of(attempt) = error.what();
-    return Progress::failed;
+    return failed(attempt, error.what());
   }
   return Progress::waiting;
 }
@@ -241,8 +234,7 @@ std::string Dial::outcomes() const {
 }
 
 std::string Dial::advice() const {
-  const bool met = std::any_of(request_.candidates.begin(), request_.candidates.end(),
-                               [](const Candidate& each) { return each.met; });
+  const bool met = std::ranges::any_of(request_.candidates, &Candidate::met);
   if (met && request_.through) {
     return fmt::format(
         "Rank {0} was to relay the connection to rank {1}, but closed it: check that rank {1}'s "
@@ -262,10 +254,6 @@ std::string Dial::advice() const {
       "MCCL_LISTEN_ADDR or MCCL_IFNAME on rank {} names an address that rank {} can reach",
       request_.peer, request_.candidates.empty() ? 0 : first_choice().to.port(), request_.peer,
       request_.self.rank);
-}
-
-std::string& Dial::outcome_of(const Attempt& attempt) {
-  return request_.candidates[attempt.candidate].outcome;
 }
 
 void Dial::watch(std::vector<pollfd>& descriptors) const {

@@ -21,39 +21,37 @@
 
 namespace mccl::rendezvous {
 
-/// The first relay on the path to a peer without a direct cable, and the parameters of the
-/// handshake with that relay.
+/// The first relay on the path to a peer, and the parameters of the handshake with that relay.
 struct FirstHop {
   Party self;
   int rank = -1;
-  transport::LinkKey key;
+  LinkKey key;
 };
 
 /// Time for which an address must refuse connections before the process that listens there counts
 /// as dead. Used only for processes that listen for their whole lifetime.
-inline constexpr Clock::duration kRefusedFor = std::chrono::milliseconds(200);
+inline constexpr Clock::duration kRefusedFor = milliseconds(200);
 
-/// Returns the time limit of one attempt to connect to a rank that must be reached again within
-/// `patience`. It is short, because an attempt that began during an outage would otherwise wait for
-/// the system's next retransmission long after the outage.
+/// Returns the time limit of one attempt to reach a rank again within `patience`. It is short,
+/// because an attempt that began during an outage would otherwise wait for the system's next
+/// retransmission long after the outage.
 inline Clock::duration attempt_limit_within(Clock::duration patience) {
-  return std::clamp<Clock::duration>(patience / 20, std::chrono::milliseconds(100),
-                                     std::chrono::milliseconds(500));
+  return std::clamp<Clock::duration>(patience / 20, milliseconds(100), milliseconds(500));
 }
 
 /// The pause before the candidates are tried again starts at kFirstBackOff and doubles up to
 /// kLongestBackOff.
-inline constexpr Clock::duration kFirstBackOff = std::chrono::milliseconds(20);
-inline constexpr Clock::duration kLongestBackOff = std::chrono::milliseconds(500);
+inline constexpr Clock::duration kFirstBackOff = milliseconds(20);
+inline constexpr Clock::duration kLongestBackOff = milliseconds(500);
 
 struct DialRequest {
   Party self;
   int peer = -1;
-  transport::LinkKey key;
+  LinkKey key;
   Clock::time_point deadline = {};
   std::vector<Candidate> candidates = {};
   /// Time for which an attempt may hang before the next candidate is tried in parallel.
-  Clock::duration stagger = std::chrono::milliseconds(250);
+  Clock::duration stagger = milliseconds(250);
   /// Time limit of one attempt to connect.
   Clock::duration attempt_limit = std::chrono::seconds(2);
   Clock::duration longest_back_off = kLongestBackOff;
@@ -66,16 +64,14 @@ struct DialRequest {
   /// True if the dial fails even once a single candidate has refused connections for `refused_for`.
   /// All candidates must then be known to be addresses of the peer.
   bool one_refusal_suffices = false;
-  /// If set, the candidates are the addresses of this relay, which passes the connection on to the
+  /// If set, the candidates are addresses of this relay, which passes the connection on to the
   /// peer.
   std::optional<FirstHop> through = {};
   /// Earliest time of the first attempt.
   Clock::time_point not_before{};
   /// True if the dial tries each candidate once, and fails if no attempt succeeds.
   bool once = false;
-  /// True if the system must break the connection once the peer's host is silent; see
-  /// limit_silence().
-  bool limits_silence = false;
+  bool limits_silence = false;  ///< See limit_silence().
 };
 
 class Dial {
@@ -85,9 +81,11 @@ class Dial {
   /// Does all work that is possible without blocking. Returns true once the dial has ended: see
   /// take_socket() and reason().
   bool advance(Clock::time_point now);
+  /// Blocks until the dial has ended, and returns take_socket().
+  Socket run();
 
   /// Returns the connection whose handshake has succeeded; empty if the dial failed.
-  transport::tcp::Socket take_socket() { return std::move(socket_); }
+  Socket take_socket() { return std::move(socket_); }
   const std::string& reason() const { return reason_; }
   /// See Handshake::link_number(). Set once the handshake has succeeded.
   std::uint64_t link_number() const { return link_number_; }
@@ -95,14 +93,13 @@ class Dial {
   std::string outcomes() const;
   /// True if the peer's settings differ from this rank's, so that another dial would fail too.
   bool was_refused() const { return was_refused_; }
-  /// The candidate whose handshake has succeeded. It differs from first_choice() if the first
-  /// choice failed.
+  /// The candidate whose handshake has succeeded.
   const Candidate& winner() const { return request_.candidates[winner_]; }
   const Candidate& first_choice() const { return request_.candidates.front(); }
   const std::vector<Candidate>& candidates() const { return request_.candidates; }
 
   int peer() const { return request_.peer; }
-  const transport::LinkKey& key() const { return request_.key; }
+  const LinkKey& key() const { return request_.key; }
   /// The errno of the last attempt that failed to connect; 0 if none failed.
   int last_error() const { return last_error_; }
   /// Time at which the last failed attempt to connect began.
@@ -117,7 +114,7 @@ class Dial {
     Clock::time_point begun;
     /// Deadline for connecting; once connected, the deadline of the handshake.
     Clock::time_point deadline;
-    transport::tcp::Socket connecting;  ///< Moved into `conversation` once connected.
+    Socket connecting;  ///< Moved into `conversation` once connected.
     std::optional<Conversation> conversation;
     /// True while the handshake is with the relay request_.through, rather than with the peer.
     bool with_first_hop = false;
@@ -132,10 +129,12 @@ class Dial {
   Progress advance(Attempt& attempt, Clock::time_point now);
   Progress finish_connecting(Attempt& attempt);
   Progress talk_to_peer(Attempt& attempt);
+  /// Records the outcome of the attempt, and returns Progress::failed.
+  Progress failed(const Attempt& attempt, std::string outcome);
   void could_not_connect(int error, Clock::time_point begun);
   void fail(Clock::time_point now);
   std::string advice() const;
-  std::string& outcome_of(const Attempt& attempt);
+  Candidate& candidate_of(const Attempt& attempt) { return request_.candidates[attempt.candidate]; }
 
   DialRequest request_;
   Clock::time_point begun_;
@@ -151,13 +150,12 @@ class Dial {
   bool is_refused_ = false;  ///< True if refusals have lasted for `refused_for`.
   int lacks_files_ = 0;      ///< The errno if an attempt found no free descriptor; else 0.
   Clock::time_point lacks_files_since_;
-  /// True once the peer has proved on one attempt that it belongs to the job, and the other
-  /// attempts were dropped. No attempt may then start in parallel, because the peer could accept
-  /// both connections.
+  /// True once the peer has proved on one attempt that it belongs to the job. The other attempts
+  /// were then dropped, and none may start in parallel: the peer could accept both connections.
   bool proven_ = false;
   std::size_t winner_ = 0;
   std::uint64_t link_number_ = 0;
-  transport::tcp::Socket socket_;
+  Socket socket_;
   std::string reason_;
   bool was_refused_ = false;
 };

@@ -100,7 +100,7 @@ Handshake::Handshake(Party self, Step first)
   }
 }
 
-Handshake Handshake::dialer(Party self, int peer, transport::LinkKey key) {
+Handshake Handshake::dialer(Party self, int peer, LinkKey key) {
   Handshake handshake(std::move(self), Step::challenge_prefix);
   handshake.peer_ = peer;
   handshake.key_ = key;
@@ -134,7 +134,7 @@ std::size_t Handshake::wanted() const {
 }
 
 std::shared_ptr<const transport::tcp::Encryption> Handshake::encryption() const {
-  return key_.purpose == transport::Purpose::relay ? nullptr : self_.encryption;
+  return key_.purpose == Purpose::relay ? nullptr : self_.encryption;
 }
 
 Proof Handshake::connection_key() const {
@@ -148,12 +148,13 @@ std::uint64_t Handshake::link_number() const {
 
 void Handshake::feed(std::span<const std::byte> bytes) {
   if (bytes.size() > wanted()) {
-    throw InvalidArgument(fmt::format("handshake with {}: given {} bytes, expected at most {}",
-                                      who(), bytes.size(), wanted()));
+    throw InvalidArgument(fmt::format(
+        "handshake with {}: given {} bytes, expected at most {}",
+        peer_ < 0 ? "an unknown process" : fmt::format("rank {}", peer_), bytes.size(), wanted()));
   }
   append(input_, bytes);
   // Compare the magic as its bytes arrive, so that another protocol is refused early.
-  if (expects_prefix()) {
+  if (step_ == Step::hello_prefix || step_ == Step::challenge_prefix) {
     const std::size_t n = std::min(input_.size(), kMagic.size());
     if (text_of(std::span(input_).first(n)) != kMagic.substr(0, n))
       return refuse(Refusal::noise, "it does not speak MCCL's protocol");
@@ -167,7 +168,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   const Bytes message = std::exchange(input_, {});
   (this->*rule().take)(message);
   if (state_ != State::in_progress) return;
-  if (step_ == Step::dialer_settings || step_ == Step::verdict) {
+  if (rule().has_settings) {
     state_ = State::done;
   } else {
     step_ = static_cast<Step>(static_cast<int>(step_) + 1);
@@ -203,7 +204,7 @@ void Handshake::take_hello(std::span<const std::byte> message) {
   key_.group = reader.number<std::uint64_t>();
   if (role != kDialerRole || purpose >= transport::kPurposeCount)
     return refuse(Refusal::noise, "its first message is malformed");
-  key_.purpose = static_cast<transport::Purpose>(purpose);
+  key_.purpose = static_cast<Purpose>(purpose);
   // The ranks and the size are read only once the dialer has proved that it knows the job key.
   append(transcript_, message);
   Bytes challenge = prefix();
@@ -369,10 +370,6 @@ void Handshake::refuse(Refusal refusal, std::string reason) {
   reason_ = std::move(reason);
 }
 
-std::string Handshake::who() const {
-  return peer_ < 0 ? "an unknown process" : fmt::format("rank {}", peer_);
-}
-
 std::string difference(const RankSettings& here, const RankSettings& there) {
   if (here.text == there.text) return {};
   const Lines mine = lines_of(here.text);
@@ -382,10 +379,8 @@ std::string difference(const RankSettings& here, const RankSettings& there) {
   std::string list;
   int count = 0;
   for (const auto& [name, unused] : names) {
-    const auto a = mine.find(name);
-    const auto b = theirs.find(name);
-    if (a != mine.end() && b != theirs.end() && a->second == b->second) continue;
-    if (++count > kMaxShownSettings) continue;
+    const bool both = mine.contains(name) && theirs.contains(name);
+    if ((both && mine.at(name) == theirs.at(name)) || ++count > kMaxShownSettings) continue;
     list += fmt::format("{}{} (rank {} has {}, rank {} has {})", list.empty() ? "" : ", ",
                         printable(name), here.rank, value_in(mine, name), there.rank,
                         value_in(theirs, name));

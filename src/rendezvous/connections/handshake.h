@@ -14,10 +14,10 @@
 // message, under a key that is derived from the job key and from all messages of the handshake.
 //
 // Every proof and seal is an HMAC under the job key. It covers a label that states its role, all
-// earlier messages (including both nonces) and its own content. Therefore no message can be
-// altered, replayed, reflected or moved to another pair of ranks. The dialer proves itself first:
-// an outsider that connects learns only a protocol version, a random number and the name of a file
-// that it cannot read, and nothing derived from the job key.
+// earlier messages (including both nonces) and its own content, so no message can be altered,
+// replayed, reflected or moved to another pair of ranks. The dialer proves itself first: an
+// outsider that connects learns only a protocol version, a random number and the name of a file
+// that it cannot read.
 //
 // An acceptor without a job key names its key file in the challenge. The secret in that file then
 // takes the place of the job key, so that only processes of the same user and host are accepted.
@@ -31,9 +31,9 @@
 #include <string>
 #include <string_view>
 
+#include "rendezvous/connections/names.h"
 #include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
-#include "transport/link.h"
 #include "transport/tcp/encryption.h"
 
 namespace mccl::rendezvous {
@@ -79,13 +79,12 @@ class Handshake {
 
   /// Creates the side that connects to `peer`. Throws InvalidArgument if the settings
   /// (Party::agreement) exceed kMaxAgreementBytes.
-  static Handshake dialer(Party self, int peer, transport::LinkKey key);
+  static Handshake dialer(Party self, int peer, LinkKey key);
   /// Creates the side that answers a connection.
   static Handshake acceptor(Party self);
 
   State state() const { return state_; }
-  /// Number of bytes that the handshake needs next; 0 if none. The caller must not read more,
-  /// because later bytes belong to the link.
+  /// Number of bytes that the handshake needs next; 0 if none. Later bytes belong to the link.
   std::size_t wanted() const;
   /// Processes received bytes. Throws InvalidArgument for more than wanted() bytes.
   void feed(std::span<const std::byte> bytes);
@@ -101,16 +100,14 @@ class Handshake {
   bool proven() const { return proven_; }
   Refusal refusal() const { return refusal_; }
   const std::string& reason() const { return reason_; }
-  /// Returns text for an error: the probable reason why the peer closed the connection in the
-  /// current step.
+  /// Returns the probable reason why the peer closed the connection in the current step.
   std::string explain_close() const { return std::string(rule().when_closed); }
 
   /// How to encrypt the connection from now on; null if it is not encrypted. A connection to a
   /// relay is not encrypted, because the relayed connection inside is encrypted from end to end.
   std::shared_ptr<const transport::tcp::Encryption> encryption() const;
   bool is_dialer() const { return is_dialer_; }
-  /// Returns the key for encrypting the connection, which only the two sides of this handshake
-  /// know. Requires State::done.
+  /// Returns the key of the connection, which only its two sides know. Requires State::done.
   Proof connection_key() const;
   /// Returns a number that identifies the link at both ranks, also after its connection has been
   /// replaced. Requires State::done.
@@ -119,7 +116,7 @@ class Handshake {
   /// Rank of the peer. For the dialer, the rank that it dials; for the acceptor, -1 until proven().
   int peer() const { return peer_; }
   /// Key of the link. For the acceptor, it is an unverified claim of the dialer until proven().
-  const transport::LinkKey& key() const { return key_; }
+  const LinkKey& key() const { return key_; }
 
  private:
   /// The message expected next. The acceptor expects the first four messages, the dialer the last
@@ -136,20 +133,16 @@ class Handshake {
   };
   struct Rule {
     std::size_t bytes = 0;
-    /// True if the message also contains the peer's settings, whose size `bytes` does not include.
+    /// True for the last message, which also contains the peer's settings beyond `bytes`.
     bool has_settings = false;
     void (Handshake::*take)(std::span<const std::byte> message) = nullptr;
-    /// Probable reason for the error text, if the peer closes the connection in this step.
-    std::string_view when_closed;
+    std::string_view when_closed;  ///< See explain_close().
   };
   static const std::array<Rule, 8> kRules;
 
   Handshake(Party self, Step first);
 
   const Rule& rule() const { return kRules[static_cast<std::size_t>(step_)]; }
-  bool expects_prefix() const {
-    return step_ == Step::hello_prefix || step_ == Step::challenge_prefix;
-  }
   void take_prefix(std::span<const std::byte> message);
   void take_hello(std::span<const std::byte> message);
   void take_dialer_proof(std::span<const std::byte> message);
@@ -165,15 +158,14 @@ class Handshake {
   bool check_size(std::uint32_t theirs);
   bool choose_secret(std::string_view key_file);
   void refuse(Refusal refusal, std::string reason);
-  std::string who() const;
 
   Party self_;
   bool is_dialer_;
-  /// Secret that both sides must know: the job key or, once the challenge has named a key file, a
-  /// secret derived from the key in that file. Empty if both sides accept anyone.
+  /// The job key or, once the challenge has named a key file, a secret derived from the key in that
+  /// file. Empty if both sides accept anyone.
   SecretBytes secret_;
   int peer_ = -1;
-  transport::LinkKey key_;
+  LinkKey key_;
   State state_ = State::in_progress;
   Step step_;
   Refusal refusal_ = Refusal::none;

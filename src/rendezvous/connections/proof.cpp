@@ -18,8 +18,8 @@
 
 #include "base/environment.h"
 #include "mccl/error.h"
+#include "rendezvous/connections/names.h"
 #include "rendezvous/connections/wire.h"
-#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {

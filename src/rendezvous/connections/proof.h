@@ -29,8 +29,7 @@ using Proof = std::array<std::byte, kProofBytes>;
 Nonce make_nonce();
 /// Returns a new, random job key: the hexadecimal digits of a nonce.
 SecretBytes make_job_key();
-/// Returns random hexadecimal digits, at most kJobKeyLetters, for a name that is unique or that no
-/// other process can guess.
+/// Returns at most kJobKeyLetters random hexadecimal digits, for a name that cannot be guessed.
 std::string make_random_name(std::size_t letters);
 std::string hex_of(std::span<const std::byte> bytes);
 
@@ -45,7 +44,7 @@ Proof derive(std::string_view key, std::span<const std::byte> salt, std::string_
 /// Moves a proof that serves as a secret to a SecretBytes.
 SecretBytes secret_of(Proof proof);
 
-/// Compares two proofs in constant time, so that the duration reveals nothing to an attacker.
+/// Compares two proofs in constant time.
 bool same_proof(std::span<const std::byte> a, std::span<const std::byte> b);
 
 /// Advice on how to make a job key, for errors about a missing key.

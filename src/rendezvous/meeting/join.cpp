@@ -18,9 +18,6 @@
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
-#include "transport/tcp/address.h"
-#include "transport/tcp/interfaces.h"
-#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -31,7 +28,7 @@ constexpr std::size_t kLongestAnswer = 4096;
 /// Requests and answers are lines of name=value pairs.
 class Pmi {
  public:
-  Pmi(int descriptor, std::chrono::milliseconds timeout)
+  Pmi(int descriptor, milliseconds timeout)
       : descriptor_(descriptor), limit_(Clock::now() + timeout) {}
 
   /// Sends `question`. Returns the value of `wanted` in the answer, or an empty string if the
@@ -118,23 +115,20 @@ Entrance entrance_of(const std::shared_ptr<Wiring>& wiring) {
 }  // namespace
 
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
-                                        Party access, std::chrono::milliseconds timeout,
+                                        Party access, milliseconds timeout,
                                         const StoreReport& report) {
   if (rank != 0) return reach_store(entrance_of(wiring), rank, std::move(access), timeout);
-  std::vector<transport::tcp::Listener> listeners;
+  std::vector<Listener> listeners;
   listeners.push_back(wiring->inlet(Destination::store));
   return serve_store(std::move(listeners), std::move(access), report);
 }
 
 std::string own_root(bool one_host) {
-  using transport::tcp::Address;
-  const int port =
-      transport::tcp::Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
+  const int port = Listener(*Address::parse_numeric("0.0.0.0", 0), 0).address().port();
   return fmt::format("{}:{}", one_host ? "127.0.0.1" : host_name(), port);
 }
 
-std::string exchange_root(int descriptor, int rank, const std::string& root,
-                          std::chrono::milliseconds timeout) {
+std::string exchange_root(int descriptor, int rank, const std::string& root, milliseconds timeout) {
   Pmi pmi(descriptor, timeout);
   pmi.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", "");
   const std::string space = pmi.ask("cmd=get_my_kvsname", "my_kvsname", "kvsname");
@@ -152,7 +146,7 @@ std::string exchange_root(int descriptor, int rank, const std::string& root,
 std::string meeting_point(const Placement& placement, const Config& config) {
   if (placement.pmi < 0) {
     if (!placement.root.empty())
-      with_root(placement.root, config, [&] { transport::tcp::parse_host_port(placement.root); });
+      with_root(placement.root, config, [&] { parse_host_port(placement.root); });
     return placement.root;
   }
   return exchange_root(placement.pmi, placement.rank,

@@ -1,7 +1,6 @@
 // Opens the store through which the ranks of a job connect, given the process's Placement.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 
@@ -19,13 +18,12 @@ std::string own_root(bool one_host);
 /// returns it. The launcher then answers no further requests of this process, so a program that
 /// also uses MPI must set MCCL_ROOT instead. Throws Error if the launcher does not answer as
 /// expected.
-std::string exchange_root(int descriptor, int rank, const std::string& root,
-                          std::chrono::milliseconds timeout);
+std::string exchange_root(int descriptor, int rank, const std::string& root, milliseconds timeout);
 
 /// The same as make_tcp_store(), but connections to the store follow the cables on which the ranks
 /// have agreed, through relays if necessary.
 std::shared_ptr<Store> make_wired_store(const std::shared_ptr<Wiring>& wiring, int rank,
-                                        Party access, std::chrono::milliseconds timeout,
+                                        Party access, milliseconds timeout,
                                         const StoreReport& report);
 
 }  // namespace mccl::rendezvous

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -23,18 +22,14 @@
 #include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/tcp_store.h"
 #include "transport/shm/transport.h"
-#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
 
 using node::Arena;
 using node::LocalListener;
-using std::chrono::milliseconds;
-using transport::Purpose;
 
-/// Length of the local listener's queue, in addition to one entry for each rank of this host. It
-/// leaves room for connections from other programs.
+/// Room in the local listener's queue for other programs, beside the ranks of this host.
 constexpr int kLocalQueue = 64;
 /// Maximum number of control connections dialed at a time. More would compete for the same cores.
 constexpr std::size_t kMostDials = 16;
@@ -43,18 +38,16 @@ constexpr milliseconds kLongestWaitForMesh{100};
 /// they are alive. At most kMostProbes are dialed at a time.
 constexpr milliseconds kProbeAfter{250};
 constexpr std::size_t kMostProbes = 4;
-constexpr transport::LinkKey kProbe{.group = 0, .purpose = Purpose::control, .rail = 255};
-/// The interval between checks of the store for failures of other ranks is kBetweenLooksAtStore,
-/// plus kBetweenLooksOfEach per rank, because all ranks of a job send their checks to the same
-/// store.
+constexpr LinkKey kProbe{.group = 0, .purpose = Purpose::control, .rail = 255};
+/// Interval between looks for failures of other ranks: kBetweenLooksAtStore plus
+/// kBetweenLooksOfEach per rank, because all ranks of a job ask the same store.
 constexpr Clock::duration kBetweenLooksAtStore = milliseconds(200);
 constexpr Clock::duration kBetweenLooksOfEach = milliseconds(2);
 /// Time at the end of MCCL_CONNECT_TIMEOUT, but at most a quarter of it, for questions to the store
 /// after a wait has failed: which ranks are missing, and why another rank has failed.
 constexpr milliseconds kLastAnswers{1500};
 constexpr int kPartForLastAnswers = 4;
-/// Number of descriptors that a rank needs besides its connections and the files of shared memory:
-/// for listeners, and for files that are open only while the ranks connect.
+/// Descriptors for listeners, and for files that are open only while the ranks connect.
 constexpr std::size_t kPassingFiles = 16;
 
 /// Word that a rank with GPUs appends to the host and the cores that it publishes.
@@ -322,8 +315,7 @@ class Meeting {
     return options;
   }
 
-  /// Throws PeerError if a control connection has ended. A rank that is alive keeps its control
-  /// connections open.
+  /// Throws PeerError if a control connection has ended, and therefore a rank.
   void check_controls() const {
 #ifdef POLLRDHUP
     constexpr short kEnd = POLLRDHUP;

@@ -19,7 +19,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/cabling.h"
@@ -60,10 +59,8 @@ struct Met {
   /// Transports for links, in order of preference.
   std::vector<std::unique_ptr<transport::Transport>> transports;
   std::shared_ptr<const node::SharedMemory> shared_memory;
-  double ranks_per_core = 1;  ///< Maximum number of ranks that share one core of this host.
-  /// Key: a rank without a direct cable to this rank. Value: the first relay on the path to that
-  /// rank.
-  std::map<int, int> relayed;
+  double ranks_per_core = 1;   ///< Maximum number of ranks that share one core of this host.
+  std::map<int, int> relayed;  ///< First relay on the path to each rank without a direct cable.
   /// The RDMA cables between ranks; set only if collectives must be restricted to them.
   std::optional<Cabling> rdma_cabling;
   bool uses_rdma = false;

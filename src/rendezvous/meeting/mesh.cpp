@@ -10,22 +10,15 @@
 #include "base/settings.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/connections/candidates.h"
 #include "transport/tcp/kernel_tls.h"
 #include "transport/tcp/link.h"
-#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
 
 namespace {
 
-using namespace std::chrono_literals;
 using transport::LinkEvent;
-using transport::LinkKey;
 using transport::Making;
-using transport::tcp::Address;
-using transport::tcp::InterfaceAddress;
-using transport::tcp::Socket;
 
 /// Maximum number of rails (parallel connections) of a pair, however many cables the pair has.
 constexpr int kMostRails = 64;
@@ -64,7 +57,7 @@ Mesh::Mesh(MeshOptions options)
             .encryption = transport::tcp::Encryption::of(options_.config)},
       outbox_(std::make_shared<transport::tcp::Outbox>(
           transport::tcp::CipherThreads::count_for(options_.ranks_per_core))),
-      interfaces_(transport::tcp::list_interfaces()) {
+      interfaces_(list_interfaces()) {
   if (self_.encryption && self_.encryption->kernel_tls() == transport::tcp::KernelTls::always &&
       !transport::tcp::kernel_offers_tls()) {
     options_.log.warn(
@@ -83,9 +76,6 @@ Mesh::Mesh(MeshOptions options)
   endpoint_ = std::move(binding.endpoint);
   // With cables, the number of parallel connections (rails) does not depend on listed addresses.
   if (wiring) endpoint_.listed = false;
-  for (const std::string& text : endpoint_.addresses) {
-    if (endpoint_.listed) listed_.push_back(Address::parse_numeric(text, 0).value_or(Address()));
-  }
   warn_of_small_buffers(socket_buffer_bytes_of(options_.config), options_.log);
   warn_of_congestion_control(options_.config.congestion_control, options_.log);
   if (wiring) binding.listeners.push_back(wiring->inlet(Destination::links));
@@ -118,15 +108,17 @@ std::vector<Candidate> Mesh::candidates_of(int peer, std::uint8_t rail) const {
 }
 
 /// Returns this rank's address on a rail (parallel connection): on the rail's cable, else the
-/// rail's listed address, else the address on the control connection; null if none is known.
-const Address* Mesh::own_end(int peer, int rail) const {
+/// rail's listed address, else the address on the control connection; empty if none is known.
+std::optional<Address> Mesh::own_end(int peer, int rail) const {
+  const auto index = static_cast<std::size_t>(rail);
   if (options_.wiring && relay_to(peer) < 0) {
     const std::vector<CableEnds>& ends = options_.wiring->ends(peer);
-    return ends.empty() ? nullptr : &ends[static_cast<std::size_t>(rail) % ends.size()].here;
+    return ends.empty() ? std::nullopt : std::optional(ends[index % ends.size()].here);
   }
-  if (!listed_.empty()) return &listed_[static_cast<std::size_t>(rail) % listed_.size()];
+  const std::vector<std::string>& listed = endpoint_.addresses;
+  if (endpoint_.listed) return Address::parse_numeric(listed[index % listed.size()], 0);
   const auto found = own_ends_.find(peer);
-  return found == own_ends_.end() ? nullptr : &found->second;
+  return found == own_ends_.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// Returns the published addresses of the peer, and the other ends of this rank's cables to it.
@@ -206,7 +198,7 @@ std::string Mesh::describe(WorldRank peer) const {
   std::string text = fmt::format("{}, {} link{}", kind(), rails, rails == 1 ? "" : "s");
   std::set<std::string> named;
   for (int rail = 0; rail < rails; ++rail) {
-    const Address* end = own_end(peer.number(), rail);
+    const std::optional<Address> end = own_end(peer.number(), rail);
     const InterfaceAddress* through = end ? find_interface(interfaces_, *end) : nullptr;
     if (through && named.insert(through->name).second) text += ", " + through->text();
   }
@@ -261,14 +253,13 @@ Clock::time_point Mesh::next_deadline() const {
 void Mesh::progress(std::vector<LinkEvent>& events) {
   const Clock::time_point now = Clock::now();
   const auto report = [&](LinkEvent event) {
-    if (are_meeting_ || event.key.purpose != transport::Purpose::control)
-      events.push_back(std::move(event));
+    if (are_meeting_ || event.key.purpose != Purpose::control) events.push_back(std::move(event));
   };
   outbox_->flush();
   std::vector<Newcomer> newcomers;
   acceptor_->advance(now, newcomers);
   for (Newcomer& each : newcomers) {
-    if (each.socket && each.key.purpose == transport::Purpose::repair) {
+    if (each.socket && each.key.purpose == Purpose::repair) {
       if (repairs_) repairs_->accept(std::move(each));
       continue;
     }

@@ -39,11 +39,8 @@ struct MeshOptions {
   /// Null if all ranks reach each other directly. Otherwise the Wiring also provides a listener,
   /// for relayed connections.
   std::shared_ptr<Wiring> wiring = nullptr;
-  /// Maximum number of ranks of a host per core; see processes_per_core(). Threads that encrypt use
-  /// the cores that the ranks leave.
-  double ranks_per_core = 1;
-  std::function<void()> on_repaired =
-      nullptr;  ///< Called for every broken connection that was replaced.
+  double ranks_per_core = 1;  ///< See processes_per_core(). Encryption uses the cores left.
+  std::function<void()> on_repaired = {};  ///< Called for every broken connection replaced.
 };
 
 /// This process's listener, and its dials to other ranks. While the ranks meet, the Mesh makes this
@@ -93,11 +90,10 @@ class Mesh final : public transport::Transport {
   /// Tries all addresses of the peer repeatedly, best route first. A dial to a peer on this host
   /// fails early if all its addresses refuse connections for kRefusedFor, because a live peer
   /// always listens.
-  transport::Making dial(WorldRank peer, const transport::LinkKey& key,
-                         Clock::time_point deadline) override;
-  transport::Making hear(WorldRank peer, const transport::LinkKey& key,
+  transport::Making dial(WorldRank peer, const LinkKey& key, Clock::time_point deadline) override;
+  transport::Making hear(WorldRank peer, const LinkKey& key,
                          std::span<const std::byte> blob) override;
-  void cancel(WorldRank peer, const transport::LinkKey& key) override;
+  void cancel(WorldRank peer, const LinkKey& key) override;
 
   void suspect(WorldRank peer) override {
     if (repairs_) repairs_->suspect_all(peer.number());
@@ -125,38 +121,33 @@ class Mesh final : public transport::Transport {
   }
   int rails_of(int peer) const;
   std::string_view kind() const { return self_.encryption ? "encrypted tcp" : "tcp"; }
-  /// Returns the first relay on the path of connections to the peer; -1 if the connections are
-  /// direct.
+  /// Returns the first relay on the path to the peer; -1 if connections are direct.
   int relay_to(int peer) const;
   bool goes_along(const Cable& cable, int peer) const;
   std::vector<Candidate> detours_of(const RepairedLink& about) const;
   void fill_in_wired(DialRequest& request) const;
   std::vector<Candidate> candidates_of(int peer, std::uint8_t rail) const;
-  transport::LinkEvent established(int peer, const transport::LinkKey& key,
-                                   transport::tcp::Socket socket, bool dialled_here,
+  transport::LinkEvent established(int peer, const LinkKey& key, Socket socket, bool dialled_here,
                                    std::uint64_t link_number);
   transport::LinkEvent result_of(Dial& dial);
   void make_repairs();
-  std::optional<transport::tcp::Address> listener_of(int peer,
-                                                     const transport::tcp::Address& end) const;
-  const transport::tcp::Address* own_end(int peer, int rail) const;
-  std::vector<transport::tcp::Address> addresses_of(int peer) const;
+  std::optional<Address> listener_of(int peer, const Address& end) const;
+  std::optional<Address> own_end(int peer, int rail) const;
+  std::vector<Address> addresses_of(int peer) const;
 
   MeshOptions options_;
   const Party self_;
   /// Sends the bytes that encrypted links have accepted, but that the kernel has not taken yet.
   std::shared_ptr<transport::tcp::Outbox> outbox_;
-  std::vector<transport::tcp::InterfaceAddress> interfaces_;
+  Interfaces interfaces_;
   std::vector<Endpoint> endpoints_;  ///< In rank order; set by set_endpoints().
   Endpoint endpoint_;
   std::optional<Acceptor> acceptor_;
   std::list<Dial> dials_;
   /// Local addresses of control connections, by peer.
-  std::map<int, transport::tcp::Address> own_ends_;
+  std::map<int, Address> own_ends_;
   /// Key: a peer. Value: the index in equal_ways() of the selected path.
   std::map<int, std::size_t> taken_;
-  /// This rank's addresses, one per parallel connection (rail); empty if the user listed none.
-  std::vector<transport::tcp::Address> listed_;
   std::shared_ptr<Repairs> repairs_;  ///< Null if broken connections are not replaced.
   std::uint64_t connections_ = 0;     ///< Number of established connections.
   bool are_meeting_ = true;

@@ -8,31 +8,23 @@
 #include "base/settings.h"
 #include "mccl/error.h"
 #include "rendezvous/cabling/wiring.h"
-#include "rendezvous/connections/candidates.h"
 #include "rendezvous/meeting/mesh.h"
 #include "transport/tcp/link.h"
-#include "transport/tcp/socket.h"
 
 namespace mccl::rendezvous {
 
 namespace {
 
-using namespace std::chrono_literals;
 using transport::LinkEvent;
-using transport::LinkKey;
 using transport::Making;
-using transport::tcp::Address;
-using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 
 constexpr Clock::duration kStagger = 250ms;
-/// DialRequest::stagger for a pair with several rails (parallel connections): time for which a
-/// rail's own path may hang before another path is tried too. It is longer than kStagger, so that a
-/// peer that starts slowly does not move a rail to another path.
+/// DialRequest::stagger for a pair with several rails. It is longer than kStagger, so that a peer
+/// that starts slowly does not move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
-/// Delay before the end of a relayed connection is reported, so that the rank that saw the cause of
-/// the end can report the cause first.
+/// Delay before the end of a relayed connection is reported, so that its cause is reported first.
 constexpr Clock::duration kNewsOnTheWay = 500ms;
 
 /// Time limit of the kernel's TCP for a silent peer, in liveness intervals. It is only a fallback:
@@ -49,12 +41,11 @@ void prepare(const Socket& socket, const LinkKey& key, const Config& config,
   transport::tcp::bear_silence(socket, silence);
   // A peer always reads its control connection, so unacknowledged bytes on that connection mean
   // that the peer's host is gone.
-  if (key.purpose == transport::Purpose::control) transport::tcp::limit_silence(socket, silence);
+  if (key.purpose == Purpose::control) transport::tcp::limit_silence(socket, silence);
 }
 
 /// Returns a name such as "control" or "collectives, rail 1, group 1f2e".
 std::string purpose_of(const LinkKey& key) {
-  using transport::Purpose;
   if (key.purpose == Purpose::control) return "control";
   const bool is_collective = key.purpose == Purpose::collective;
   if (!is_collective && key.purpose != Purpose::point_to_point) return "another purpose";
@@ -81,9 +72,8 @@ void Mesh::make_repairs() {
       .on_repaired = options_.on_repaired});
 }
 
-/// Sets the candidates of a dial in a job that connects along cables. A neighbour is dialed along
-/// the rail's cable first, then along the pair's other cables. Any other rank is dialed through a
-/// relay.
+/// Sets the candidates of a dial along cables. A neighbour is dialed along the rail's cable first,
+/// then along the pair's other cables; any other rank is dialed through a relay.
 void Mesh::fill_in_wired(DialRequest& request) const {
   const Wiring& wiring = *options_.wiring;
   if (relay_to(request.peer) >= 0) {
@@ -166,7 +156,7 @@ LinkEvent Mesh::established(int peer, const LinkKey& key, Socket socket, bool di
   const std::string name = relay < 0 ? fmt::format("rank {}", peer)
                                      : fmt::format("rank {} (through rank {})", peer, relay);
   // The address of this end selects the cable or the rail, so a repair must use the same address.
-  const bool keeps_end = options_.wiring || !listed_.empty();
+  const bool keeps_end = options_.wiring || endpoint_.listed;
   const std::optional<Address> here =
       keeps_end ? std::optional(socket.local().with_port(0)) : std::nullopt;
   const RepairedLink about{peer, key, link_number, socket.remote(), dialled_here, here, relay};

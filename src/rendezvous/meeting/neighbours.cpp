@@ -1,11 +1,9 @@
 #include "rendezvous/meeting/neighbours.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <deque>
 #include <set>
 #include <utility>
@@ -19,21 +17,18 @@ namespace {
 
 using node::LocalConnection;
 using node::OutOfDescriptors;
-using std::chrono::milliseconds;
 
 constexpr std::uint64_t kNeighbourMagic = 0x6d63636c2d6e6272ULL;
 constexpr std::string_view kProofLabel = "mccl neighbour";
 constexpr std::byte kSettled{1};
 
-/// Maximum number of ranks dialed at a time. It bounds the descriptors that a rank passes and has
-/// open, whatever the number of ranks.
+/// Maximum number of ranks dialed at a time, which bounds the descriptors that a rank has open.
 constexpr std::size_t kMostDialled = 4;
 /// Maximum number of accepted connections whose introduction has not arrived; beyond it, the oldest
 /// connection is closed.
 constexpr std::size_t kMostStrangers = 64;
 /// Maximum number of dials per peer. A dial is repeated if its connection is closed before the
-/// answer arrives, because the peer may have closed it in favour of other connections
-/// (kMostStrangers).
+/// answer arrives, as the peer may have done in favour of other connections (kMostStrangers).
 constexpr int kMostTries = 5;
 /// Pause before a retry if the system has refused to make a connection or to pass descriptors.
 constexpr milliseconds kPauseAfterRefusal{10};
@@ -48,8 +43,6 @@ struct Introduction {
   std::int32_t to = -1;
   Proof proof = {};
 };
-
-std::string join(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
 
 /// Parses a list of ranks that another rank has sent. Ignores numbers that are not ranks of the
 /// job.
@@ -152,7 +145,8 @@ class NeighbourSearch {
 
   void start_dials() {
     for (auto& [peer, dialled] : dialled_) {
-      if (!dialled.introduced && !try_introduce(peer, dialled)) return;
+      if (!dialled.introduced && !(dialled.introduced = introduce(dialled.connection, peer)))
+        return;
     }
     while (!to_dial_.empty() && dialled_.size() < kMostDialled) {
       const int peer = to_dial_.front();
@@ -164,12 +158,8 @@ class NeighbourSearch {
         continue;
       }
       Dialled& dialled = dialled_[peer] = {std::move(connection), false};
-      if (!try_introduce(peer, dialled)) return;
+      if (!(dialled.introduced = introduce(dialled.connection, peer))) return;
     }
-  }
-
-  bool try_introduce(int peer, Dialled& dialled) {
-    return dialled.introduced = introduce(dialled.connection, peer);
   }
 
   void answer_again() {
@@ -179,37 +169,29 @@ class NeighbourSearch {
     }
   }
 
-  /// Polls all descriptors and serves those that are ready. The entries for poll(2) are in this
-  /// order: the listener, unknown_, dialled_, the control connections, and the entries of
-  /// watch_beside().
+  /// Serves all descriptors that are ready, the control connections first and the listener last.
   void sleep_and_serve() {
-    std::vector<pollfd> entries{{o_.listener->descriptor(), POLLIN, 0}};
-    for (const LocalConnection& each : unknown_) entries.push_back({each.descriptor(), POLLIN, 0});
-    const std::size_t first_dialled = entries.size();
-    std::vector<int> dialled;
-    for (const auto& [peer, each] : dialled_) {
-      entries.push_back({each.connection.descriptor(), POLLIN, 0});
-      dialled.push_back(peer);
-    }
-    const std::size_t first_control = entries.size();
-    const std::vector<int> expected(expected_.begin(), expected_.end());
-    for (const int peer : expected) entries.push_back({control_of(peer).descriptor(), POLLIN, 0});
-    const std::size_t end = entries.size();
+    std::vector<pollfd> entries;
+    std::vector<std::function<void()>> serve;  // In the order of `entries`.
+    const auto watch = [&](int descriptor, std::function<void()> when_ready) {
+      entries.push_back({descriptor, POLLIN, 0});
+      serve.push_back(std::move(when_ready));
+    };
+    watch(o_.listener->descriptor(), [this] { admit(o_.listener->accept(o_.deadline)); });
+    for (std::size_t i = 0; i < unknown_.size(); ++i)
+      watch(unknown_[i].descriptor(), [this, i] { hear(i); });
+    for (const auto& [peer, each] : dialled_)
+      watch(each.connection.descriptor(), [this, peer = peer] { complete(peer); });
+    for (const int peer : expected_)
+      watch(control_of(peer).descriptor(), [this, peer] { hear_settled(peer); });
     o_.watch_beside(entries);
     const Clock::time_point now = Clock::now();
     const Clock::time_point until =
         std::min(o_.deadline, now < paused_until_ ? paused_until_ : now + kLongestSleep);
     if (::poll(entries.data(), entries.size(), milliseconds_until(until)) <= 0) return;
-    for (std::size_t i = end; i-- > first_control;) {
-      if (entries[i].revents != 0) hear_settled(expected[i - first_control]);
-    }
-    for (std::size_t i = first_control; i-- > first_dialled;) {
-      if (entries[i].revents != 0) complete(dialled[i - first_dialled]);
-    }
-    for (std::size_t i = first_dialled; i-- > 1;) {
-      if (entries[i].revents != 0) hear(i - 1);
-    }
-    if (entries[0].revents != 0) admit(o_.listener->accept(o_.deadline));
+    // Backwards, because hear() removes an element of unknown_.
+    for (std::size_t i = serve.size(); i-- > 0;)
+      if (entries[i].revents != 0) serve[i]();
   }
 
   void admit(LocalConnection connection) {
@@ -320,23 +302,20 @@ std::vector<int> nodes_from(const std::vector<std::vector<int>>& mapped) {
     for (const int b : mapped[a]) says[a][static_cast<std::size_t>(b)] = true;
   }
   std::vector<int> nodes(size, -1);
-  bool any = false;
   int next = 0;
   for (std::size_t first = 0; first < size; ++first) {
     if (nodes[first] >= 0) continue;
     std::vector<std::size_t> members{first};
     for (std::size_t other = first + 1; other < size; ++other) {
-      const bool fits =
-          nodes[other] < 0 && std::all_of(members.begin(), members.end(), [&](std::size_t member) {
-            return says[member][other] && says[other][member];
-          });
+      const bool fits = nodes[other] < 0 && std::ranges::all_of(members, [&](std::size_t member) {
+                          return says[member][other] && says[other][member];
+                        });
       if (fits) members.push_back(other);
     }
     for (const std::size_t member : members) nodes[member] = next;
-    any |= members.size() > 1;
     ++next;
   }
-  if (!any) nodes.clear();
+  if (static_cast<std::size_t>(next) == size) nodes.clear();  // No two ranks share a node.
   return nodes;
 }
 
@@ -352,10 +331,11 @@ node::SharedMemory agree_on_nodes(const Exchange& exchange, int rank, int size,
     std::vector<std::vector<int>> mapped;
     mapped.reserve(cards.size());
     for (const std::string& card : cards) mapped.push_back(parse_ranks(card, size));
-    return join(nodes_from(mapped));
+    return fmt::format("{}", fmt::join(nodes_from(mapped), " "));
   };
   node::SharedMemory agreed;
-  agreed.nodes = parse_ranks(exchange.decide("neighbours", join(mine), decide), size);
+  const std::string card = fmt::format("{}", fmt::join(mine, " "));
+  agreed.nodes = parse_ranks(exchange.decide("neighbours", card, decide), size);
   if (!agreed.nodes.empty() && agreed.nodes.size() != static_cast<std::size_t>(size)) {
     throw CorruptionError(
         fmt::format("rank 0 assigned node numbers to {} of {} ranks", agreed.nodes.size(), size));

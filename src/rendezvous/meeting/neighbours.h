@@ -21,7 +21,6 @@
 #include "node/neighbour.h"
 #include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
-#include "transport/link.h"
 
 namespace mccl::rendezvous {
 

@@ -1,6 +1,7 @@
 #include "rendezvous/meeting/rdma_devices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -39,22 +40,6 @@ void add_cables(const std::vector<Card>& cards, WorldRank a, WorldRank b,
     }
   } catch (const Error&) {
     // No devices join the two ranks, so no cable is added; make_rdma() reports the reason.
-  }
-}
-
-void add_to(std::string& list, WorldRank rank) {
-  list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
-}
-
-/// Warns about unusable devices. Without the warning, they would go unnoticed if other devices of
-/// the host work.
-void warn_of_unused(const Log& log, const Card& card) {
-  for (const auto& device : card.devices) {
-    if (!device.why.empty())
-      log.warn(
-          "the RDMA device {} of this host is not used: {} (other RDMA devices of this host are "
-          "used)",
-          device.name, device.why);
   }
 }
 
@@ -142,6 +127,7 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
       WorldRank(o.rank), std::move(found), o.cards, o.config.rdma_gid,
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
           o.config.liveness_interval * patience_of(o.ranks_per_core) * kAnswerAfterSilences)));
+  const auto own = static_cast<std::size_t>(o.rank);
   if (!must && !why.empty()) {
     if (has_devices) {
       o.log.warn("the RDMA devices of this host are not used: {}", why);
@@ -149,31 +135,33 @@ std::unique_ptr<RdmaTransport> make_rdma(const RdmaOptions& o, Survey found) {
       o.log.debug("no RDMA on this host: {}", why);
     }
   }
-  if (!must && why.empty()) warn_of_unused(o.log, o.cards[static_cast<std::size_t>(o.rank)]);
-  std::string reached, unreached;
-  for (WorldRank peer(0); peer.number() < static_cast<int>(o.cards.size()); ++peer) {
+  for (const auto& device : o.cards[own].devices) {
+    if (must || !why.empty() || device.why.empty()) continue;
+    // Without the warning, the device would go unnoticed.
+    o.log.warn(
+        "the RDMA device {} of this host is not used: {} (other RDMA devices of this host are "
+        "used)",
+        device.name, device.why);
+  }
+  bool reaches_any = false;
+  std::vector<WorldRank> uncabled;
+  for (WorldRank peer(0); peer.index() < o.cards.size(); ++peer) {
     if (peer.number() == o.rank) continue;
     if (made->reaches(peer)) {
-      add_to(reached, peer);
-      continue;
-    }
-    if (made->uncabled(peer)) {
-      add_to(unreached, peer);
-      continue;
-    }
-    const bool elsewhere =
-        o.endpoints[peer.index()].host != o.endpoints[static_cast<std::size_t>(o.rank)].host;
-    if (why.empty() && elsewhere) {
+      reaches_any = true;
+    } else if (made->uncabled(peer)) {
+      uncabled.push_back(peer);
+    } else if (why.empty() && o.endpoints[peer.index()].host != o.endpoints[own].host) {
       o.log.warn("no RDMA to rank {}: {}; tcp is used", peer, made->missing(peer));
     }
   }
-  if (!reached.empty() && !unreached.empty()) {
+  if (reaches_any && !uncabled.empty()) {
     o.log.info(
         "no RDMA cable leads to these ranks: {}; messages to them use tcp, and collectives {}",
-        unreached,
+        fmt::join(uncabled, ", "),
         o.config.rdma_uncabled == "relay" ? "are relayed along the cables" : "also use tcp");
   }
-  return reached.empty() ? nullptr : std::move(made);
+  return reaches_any ? std::move(made) : nullptr;
 }
 
 }  // namespace mccl::rendezvous

@@ -6,16 +6,12 @@
 #include "rendezvous/connections/wire.h"
 
 namespace mccl::rendezvous {
-namespace {
 
 constexpr std::uint64_t kReady = 0x5245'4144'594c'494e;
 /// Sent in place of the number of received bytes by a rank that does not have the link.
 constexpr std::uint64_t kNoSuchLink = std::numeric_limits<std::uint64_t>::max();
 
-}  // namespace
-
-RepairExchange::RepairExchange(transport::tcp::Socket socket, Role role,
-                               transport::tcp::TcpLink* link)
+RepairExchange::RepairExchange(Socket socket, Role role, transport::tcp::TcpLink* link)
     : stream_(std::move(socket)), role_(role), link_(link) {
   if (role != Role::dialer) return;
   link->pause();

@@ -35,7 +35,7 @@ class RepairExchange {
 
   /// `link`: null if this rank, the acceptor, does not have the link that the dialer wants to
   /// continue. It must outlive this object. `socket`: a connection whose handshake has succeeded.
-  RepairExchange(transport::tcp::Socket socket, Role role, transport::tcp::TcpLink* link);
+  RepairExchange(Socket socket, Role role, transport::tcp::TcpLink* link);
 
   /// Does all work that is possible without blocking. Throws std::bad_alloc if memory runs out.
   State advance();
@@ -45,7 +45,7 @@ class RepairExchange {
   /// Number of bytes of the link that the other rank has received. Requires State::done.
   transport::tcp::StreamOffset peer_has() const { return peer_has_; }
   /// Releases the connection. Requires State::done.
-  transport::tcp::Socket take_socket() { return stream_.take_socket(); }
+  Socket take_socket() { return stream_.take_socket(); }
 
  private:
   State take(std::uint64_t number);

@@ -14,8 +14,6 @@
 namespace mccl::rendezvous {
 namespace {
 
-using namespace std::chrono_literals;
-using transport::tcp::Socket;
 using transport::tcp::TcpLink;
 using State = RepairExchange::State;
 
@@ -23,8 +21,8 @@ using State = RepairExchange::State;
 constexpr Clock::duration kLowerRankWaits = 50ms;
 /// Longest pause between attempts to connect, and the pause after an exchange that failed.
 constexpr Clock::duration kPause = 100ms;
-/// Maximum factor by which the lower rank of a pair lengthens the pause after each failure. Both
-/// ranks would otherwise keep dialling at the same time, and each would drop its own connection.
+/// Maximum factor by which the lower rank of a pair lengthens the pause after each failure, so that
+/// the two ranks do not keep dialling at the same time.
 constexpr int kLongestFactor = 16;
 /// Time limit of a handshake or an exchange: MCCL_LINK_RETRY / kTalks, but at least kShortestTalk.
 constexpr int kTalks = 4;
@@ -94,7 +92,7 @@ bool Repairs::open(const TcpLink& link, const std::string& why, bool is_of_silen
   }
 }
 
-std::optional<transport::tcp::Address> Repairs::address_to_dial(const RepairedLink& about) const {
+std::optional<Address> Repairs::address_to_dial(const RepairedLink& about) const {
   if (about.dialled_here) return about.there;
   return about.relay < 0 ? options_.listener_of(about.peer, about.there) : std::nullopt;
 }
@@ -120,7 +118,7 @@ transport::tcp::StreamOffset Repairs::received(const Entry& entry, bool with_con
   transport::tcp::StreamOffset sum = entry.link.received();
   if (!with_control) return sum;
   for (const auto& [link, each] : links_) {
-    const bool is_control = each.about.key.purpose == transport::Purpose::control;
+    const bool is_control = each.about.key.purpose == Purpose::control;
     if (is_control && each.about.peer == entry.about.peer && link != &entry.link)
       sum += link->received();
   }
@@ -263,7 +261,7 @@ void Repairs::advance(Entry& entry, Clock::time_point now) {
 DialRequest Repairs::request_for(const Entry& entry) const {
   DialRequest request{.self = options_.self,
                       .peer = entry.about.peer,
-                      .key = {entry.about.number, transport::Purpose::repair, 0},
+                      .key = {entry.about.number, Purpose::repair, 0},
                       .deadline = entry.repair->deadline};
   if (entry.about.relay < 0) {
     request.candidates.push_back({*entry.repair->there, entry.about.here, {}});
@@ -339,7 +337,7 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   entry.repair->is_resumed = true;
   const transport::tcp::StreamOffset missing =
       entry.link.resume(std::move(socket), exchange.peer_has());
-  const bool is_news = entry.about.key.purpose == transport::Purpose::control || missing > 0;
+  const bool is_news = entry.about.key.purpose == Purpose::control || missing > 0;
   options_.log.write(
       is_news && !entry.repair->is_return ? LogLevel::warn : LogLevel::info,
       fmt::format(

@@ -32,20 +32,19 @@ namespace mccl::rendezvous {
 /// A link whose broken connections are replaced.
 struct RepairedLink {
   int peer = -1;
-  transport::LinkKey key;
-  std::uint64_t number = 0;  ///< Identifies the link at both ranks; see Handshake::link_number().
-  transport::tcp::Address there;  ///< The peer's end of the first connection.
-  bool dialled_here = false;      ///< True if this rank dialled that address.
+  LinkKey key;
+  std::uint64_t number = 0;   ///< Identifies the link at both ranks; see Handshake::link_number().
+  Address there;              ///< The peer's end of the first connection.
+  bool dialled_here = false;  ///< True if this rank dialled that address.
   /// This rank's end, if new connections must use the same address; otherwise empty.
-  std::optional<transport::tcp::Address> here;
+  std::optional<Address> here;
   /// The first of the ranks that relay the link; -1 if the link is direct. Only the higher rank of
   /// the pair dials for a relayed link, because its dial determines the path.
   int relay = -1;
 
   /// True if a connection between these ends uses the link's own path. `from`: empty if the system
   /// chooses this rank's end.
-  bool is_own_path(const std::optional<transport::tcp::Address>& from,
-                   const transport::tcp::Address& to) const {
+  bool is_own_path(const std::optional<Address>& from, const Address& to) const {
     return relay >= 0 || (there.same_host(to) && (!here || !from || here->same_host(*from)));
   }
 };
@@ -58,9 +57,7 @@ struct RepairOptions {
   Log log;
   /// Returns the address of the peer's listener, given the peer's end of a connection that the peer
   /// dialled. Empty if that address is not one of the peer's, because the network translates it.
-  std::function<std::optional<transport::tcp::Address>(int peer,
-                                                       const transport::tcp::Address& end)>
-      listener_of;
+  std::function<std::optional<Address>(int peer, const Address& end)> listener_of;
   /// Returns the other paths between the two ranks of a link that is not relayed.
   std::function<std::vector<Candidate>(const RepairedLink& about)> detours = {};
   /// Sets the candidates and the relay of a dial for a relayed link.
@@ -69,7 +66,7 @@ struct RepairOptions {
   /// accepts connections for a rank that has ended.
   std::function<bool(int rank)> has_ended = {};
   /// Prepares a new connection for the link.
-  std::function<void(transport::tcp::Socket& socket, const transport::LinkKey& key)> prepare;
+  std::function<void(Socket& socket, const LinkKey& key)> prepare;
   std::function<void()> on_repaired;  ///< Called for every replaced connection; may be null.
 };
 
@@ -91,10 +88,9 @@ class Repairs final : public transport::tcp::Repairer {
   void suspect(transport::tcp::TcpLink& link) noexcept override;
   void forget(const transport::tcp::TcpLink& link) noexcept override;
 
-  /// Called if nothing has arrived from the peer for a while. Dials for all links to the peer, in
-  /// case the network has dropped packets or connections of these links. A link keeps its
-  /// connection if bytes arrive over that connection, or over the control connection, before there
-  /// is a new one.
+  /// Called if nothing has arrived from the peer for a while. Dials for all links to the peer. A
+  /// link keeps its connection if bytes arrive over that connection, or over the control
+  /// connection, before there is a new one.
   void suspect_all(int peer) noexcept;
 
   /// The receipts that are due, for the relayed links; see transport::Receipt.
@@ -117,7 +113,7 @@ class Repairs final : public transport::tcp::Repairer {
     std::string why;
     /// The listener of the peer or of the first relay; empty if this rank cannot dial, so that only
     /// the peer can.
-    std::optional<transport::tcp::Address> there;
+    std::optional<Address> there;
     Clock::time_point since;
     Clock::time_point deadline;
     Clock::time_point next_dial;
@@ -132,8 +128,7 @@ class Repairs final : public transport::tcp::Repairer {
     std::optional<RepairExchange> exchange;
     /// True once the link continues over a new connection; bytes remain to be sent again.
     bool is_resumed = false;
-    /// True if the link works over a detour, and this rank dials to find out whether the link's own
-    /// path works again.
+    /// True if the link works over a detour, and this rank tries the link's own path again.
     bool is_return = false;
   };
   struct Entry {
@@ -141,8 +136,7 @@ class Repairs final : public transport::tcp::Repairer {
     RepairedLink about;
     transport::tcp::StreamOffset receipt = 0;  ///< The last receipt that take_receipts() returned.
     std::optional<Repair> repair = {};         ///< Empty while the connection works.
-    /// Time at which to try the link's own path again; max unless this rank has dialled for a
-    /// detour.
+    /// Time at which to try the own path again; max unless this rank has dialled for a detour.
     Clock::time_point return_at = Clock::time_point::max();
     Clock::time_point returned_at = {};  ///< Time at which the link last returned to its own path.
     Clock::duration between_returns = kBetweenReturns;  ///< Pause before an attempt to return.
@@ -154,11 +148,11 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point deadline;
   };
 
-  std::optional<transport::tcp::Address> address_to_dial(const RepairedLink& about) const;
+  std::optional<Address> address_to_dial(const RepairedLink& about) const;
   bool open(const transport::tcp::TcpLink& link, const std::string& why,
             bool is_of_silent_peer = false) noexcept;
   transport::tcp::StreamOffset received(const Entry& entry, bool with_control) const;
-  void begin_exchange(Entry& entry, transport::tcp::Socket socket, RepairExchange::Role role);
+  void begin_exchange(Entry& entry, Socket socket, RepairExchange::Role role);
   void end_exchange(Entry& entry, Clock::time_point now);
   void close(Entry& entry) noexcept;
   void begin_returns(Clock::time_point now);
@@ -179,8 +173,7 @@ class Repairs final : public transport::tcp::Repairer {
   /// arrived that poll(2) does not report.
   bool has_repaired_ = false;
   std::list<Unknown> unknown_;
-  /// The receipts for relayed links whose peers have ended the stream. The peers wait for them
-  /// before they leave.
+  /// The receipts for relayed links that have ended. The peers wait for them before they leave.
   std::vector<transport::Receipt> last_receipts_;
 };
 

@@ -13,7 +13,6 @@
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/key_agreement.h"
 #include "transport/tcp/encryption.h"
-#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
@@ -27,7 +26,7 @@ class EntriesOfRun final : public Store {
   void set(const std::string& key, std::string_view value) override {
     store_.set(key_of_run(name_, key), value);
   }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+  std::string get(const std::string& key, milliseconds timeout) override {
     return store_.get(key_of_run(name_, key), timeout);
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override {
@@ -66,13 +65,8 @@ std::string connect_to_first(const MeetingOptions& options, const std::string& r
              .peer = options.rank,
              .key = {},
              .deadline = deadline,
-             .candidates = candidates_for(there, here, {}, transport::tcp::list_interfaces())});
-  while (!dial.advance(Clock::now())) {
-    std::vector<pollfd> watched;
-    dial.watch(watched);
-    ::poll(watched.data(), watched.size(), milliseconds_until(dial.next_deadline()));
-  }
-  const bool has_reached_it = dial.take_socket() || dial.was_refused();
+             .candidates = candidates_for(there, here, {}, list_interfaces())});
+  const bool has_reached_it = dial.run() || dial.was_refused();
   return has_reached_it ? first : "";
 }
 

@@ -1,9 +1,10 @@
 #include "rendezvous/store/exchange.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstddef>
+#include <utility>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -13,8 +14,6 @@
 namespace mccl::rendezvous {
 namespace {
 
-using std::chrono::milliseconds;
-
 /// Size in bytes of each part of a published text except the last. A text is published in parts,
 /// because a store limits the size of its values.
 constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
@@ -22,34 +21,23 @@ constexpr std::size_t kPartBytes = kMaxValueBytes / 2;
 /// Minimum number of consecutive ranks that are written as a range: "5 to 7".
 constexpr std::size_t kLongRun = 3;
 
-struct Ranks {
-  std::string text;  ///< Text such as "0, 2 and 5 to 7".
-  std::size_t count = 0;
-};
-
-Ranks those_who(const std::vector<bool>& present, bool wanted) {
-  Ranks ranks;
+/// Returns the ranks whose entry is `wanted`, and a verb: "0, 2 and 5 to 7 have".
+std::string those_who(const std::vector<bool>& present, bool wanted) {
   std::vector<std::string> words;
-  for (std::size_t first = 0; first < present.size();) {
-    if (present[first] != wanted) {
-      ++first;
-      continue;
-    }
-    std::size_t end = first;
-    while (end < present.size() && present[end] == wanted) ++end;
-    ranks.count += end - first;
+  for (std::size_t first = 0, end = 0; first < present.size(); first = std::max(end, first + 1)) {
+    for (end = first; end < present.size() && present[end] == wanted;) ++end;
     if (end - first >= kLongRun) {
       words.push_back(fmt::format("{} to {}", first, end - 1));
     } else {
       for (std::size_t rank = first; rank < end; ++rank) words.push_back(std::to_string(rank));
     }
-    first = end;
   }
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    ranks.text += i == 0 ? "" : i + 1 == words.size() ? " and " : ", ";
-    ranks.text += words[i];
-  }
-  return ranks;
+  if (words.empty()) return {};
+  const std::string last = std::move(words.back());
+  words.pop_back();
+  const bool is_one = std::ranges::count(present, wanted) == 1;
+  return fmt::format("{}{}{} {}", fmt::join(words, ", "), words.empty() ? "" : " and ", last,
+                     is_one ? "has" : "have");
 }
 
 std::string card_key(std::string_view stage, int rank) { return fmt::format("{}/{}", stage, rank); }
@@ -88,12 +76,9 @@ std::string join_cards(const std::vector<std::string>& cards) {
 }  // namespace
 
 std::string roll_call(const std::vector<bool>& present, std::string_view done) {
-  const auto have = [](const Ranks& ranks) { return ranks.count == 1 ? "has" : "have"; };
-  const Ranks absent = those_who(present, false);
-  const Ranks here = those_who(present, true);
-  const std::string others = here.count == 0 ? "" : fmt::format("; {} {}", here.text, have(here));
-  return fmt::format("rank{} {} {} not {}{}", absent.count == 1 ? "" : "s", absent.text,
-                     have(absent), done, others);
+  const std::string here = those_who(present, true);
+  return fmt::format("rank{} {} not {}{}{}", std::ranges::count(present, false) == 1 ? "" : "s",
+                     those_who(present, false), done, here.empty() ? "" : "; ", here);
 }
 
 std::optional<std::string> find_now(Store& store, const std::string& key) {
@@ -107,10 +92,6 @@ std::optional<std::string> find_now(Store& store, const std::string& key) {
 std::vector<std::string> Exchange::all_gather(std::string_view stage,
                                               const std::string& card) const {
   return split(decide(stage, card, join_cards), stage);
-}
-
-std::vector<std::string> Exchange::published(std::string_view stage) const {
-  return split(read(stage), stage);
 }
 
 std::vector<std::string> Exchange::split(std::string_view table, std::string_view stage) const {
@@ -155,10 +136,9 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
 /// Returns which ranks have published their card of this stage, indexed by rank. The entry of rank
 /// 0 is always true.
 std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
-  std::vector<bool> has_said;
-  has_said.reserve(static_cast<std::size_t>(size_));
-  for (int peer = 0; peer < size_; ++peer)
-    has_said.push_back(peer == 0 || find_now(store_, card_key(stage, peer)).has_value());
+  std::vector<bool> has_said{true};
+  for (int peer = 1; peer < size_; ++peer)
+    has_said.push_back(find_now(store_, card_key(stage, peer)).has_value());
   return has_said;
 }
 

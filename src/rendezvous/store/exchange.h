@@ -2,7 +2,6 @@
 // one text, its card. Rank 0 combines all cards into one text, which every rank reads.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/clock.h"
 #include "mccl/store.h"
+#include "rendezvous/connections/names.h"
 
 namespace mccl::rendezvous {
 
@@ -32,14 +32,16 @@ class Exchange {
   /// `deadline`. The other ranks wait for rank 0's text until `grace` after the deadline, so that
   /// they receive rank 0's report of the missing ranks.
   Exchange(Store& store, int rank, int size, Clock::time_point deadline,
-           std::chrono::milliseconds grace = std::chrono::seconds(1))
+           milliseconds grace = std::chrono::seconds(1))
       : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}
 
   /// Returns the texts (cards) that all ranks publish in the stage, in rank order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
 
   /// Returns the texts of a stage that all ranks have completed.
-  std::vector<std::string> published(std::string_view stage) const;
+  std::vector<std::string> published(std::string_view stage) const {
+    return split(read(stage), stage);
+  }
 
   /// Function by which rank 0 combines the cards of a stage into the text that decide() returns on
   /// every rank.
@@ -57,7 +59,7 @@ class Exchange {
   int rank_;
   int size_;
   Clock::time_point deadline_;
-  std::chrono::milliseconds grace_;
+  milliseconds grace_;
 };
 
 }  // namespace mccl::rendezvous

@@ -15,13 +15,9 @@
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/memory_store.h"
-#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 namespace {
-
-using namespace std::chrono_literals;
-using std::chrono::milliseconds;
 
 constexpr const char* kArrivals = "mccl/arrivals";
 constexpr const char* kAnswered = "mccl/answered";
@@ -34,22 +30,18 @@ constexpr const char* kTold = "told";
 /// more often, because all other ranks wait for rank 0.
 constexpr milliseconds kSliceOfRank0 = 100ms;
 constexpr milliseconds kSlice = 250ms;
-/// Added to kSlice for each rank of the job, because the checks of all ranks are requests to the
-/// same store.
+/// Added to kSlice for each rank of the job, because all ranks ask the same store.
 constexpr milliseconds kSliceOfEach = 2ms;
-/// Time limit for reading an entry after its counter has been incremented. The writer increments
-/// the counter first, and then writes the entry.
+/// Time limit for reading an entry whose counter, which the writer increments first, counts it.
 constexpr milliseconds kMoment = 1s;
 /// Time limit for a last read of an entry before the failure of a peer is thrown. If the peer has
 /// not failed, but finished and left, the entry is already in the store.
 constexpr milliseconds kLastLook = 100ms;
-/// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank, until the
-/// other ranks have read the reason. The limit grows with the job because many ranks may share few
-/// cores.
+/// If the meeting fails, rank 0 waits at most kLastWords, plus kLastWordsToEach per rank (many
+/// ranks may share few cores), until the other ranks have read the reason.
 constexpr milliseconds kLastWords = 500ms;
 constexpr milliseconds kLastWordsToEach = 5ms;
-/// Limit that rank 0 uses instead of the sum above if some ranks have not arrived yet. Rank 0 waits
-/// for their arrival, because they would otherwise find no store and could not learn the reason.
+/// Limit used instead if some ranks have not arrived yet, which would otherwise find no store.
 constexpr milliseconds kLastWordsToAbsent = 5s;
 
 /// Maximum number of characters of another rank's reason that are shown.
@@ -61,8 +53,7 @@ std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", 
 /// Entry in which a rank 0 names itself when another process, the n-th, has joined as rank 0 too.
 std::string replaced_key(std::int64_t n) { return fmt::format("mccl/replaced by/{}", n); }
 
-/// Returns the text of `error` without the prefix "rank R cannot join the job: ", because other
-/// ranks add their own prefix when they report the failure.
+/// Returns the text of `error` without its prefix, because other ranks add a prefix of their own.
 std::string_view reason_of(const std::exception& error, int rank) {
   std::string_view text = error.what();
   const std::string prefix = fmt::format("rank {} cannot join the job: ", rank);
@@ -114,9 +105,8 @@ Incarnation::Incarnation(std::shared_ptr<Store> store, JoinRequest self, millise
   }
 }
 
-/// Rank 0 only: answers every process as soon as it arrives, until it has answered as many
-/// processes as there are other ranks. Some of these processes may be dead, or may have joined with
-/// the same rank as another, so look() also answers processes that arrive later.
+/// Rank 0 only: answers every process that arrives, until it has answered as many as there are
+/// other ranks. Some of these may be dead, or share a rank, so look() also answers later arrivals.
 void Incarnation::reign(Clock::time_point deadline) {
   // deaths_before_ must be read first, so that every later death counts as one of this reign, the
   // time during which this process is rank 0.

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,22 +23,20 @@
 #include "mccl/config.h"
 #include "mccl/error.h"
 #include "mccl/store.h"
+#include "rendezvous/connections/names.h"
 
 namespace mccl::rendezvous {
 
-/// Returns the agreement of a JoinRequest: the settings that must be equal, and whether a job key
-/// is set.
+/// Returns JoinRequest::agreement, which also says whether a job key is set.
 std::string agreement_of_arrival(const Config& config);
 
 /// A process that joins through a store.
 struct JoinRequest {
   int rank = 0;
   int size = 1;
-  std::string agreement;  ///< Settings that must be equal on all ranks, as "name=value" lines.
-  /// Text that is appended to rank 0's error about ranks that have not arrived; may be empty.
-  std::string advice = {};
-  /// Called once, during a wait, if another process has also joined as this rank and was refused.
-  /// `process` describes that process. May be null.
+  std::string agreement;    ///< Settings that must be equal on all ranks, as "name=value" lines.
+  std::string advice = {};  ///< Appended to rank 0's error about ranks that have not arrived.
+  /// Called once, during a wait, if another process also joined as this rank. May be null.
   std::function<void(const std::string& process)> on_second = {};
 };
 
@@ -72,23 +69,23 @@ class Incarnation final : public Store {
   /// settings; InvalidArgument if another process has already joined as this rank. For `watch` see
   /// watch_with(). Waits end `last_answers` before `timeout`, so that the store can still be asked
   /// which ranks are missing.
-  Incarnation(std::shared_ptr<Store> store, JoinRequest self, std::chrono::milliseconds timeout,
-              std::function<void()> watch = {}, std::chrono::milliseconds last_answers = {});
+  Incarnation(std::shared_ptr<Store> store, JoinRequest self, milliseconds timeout,
+              std::function<void()> watch = {}, milliseconds last_answers = {});
 
   const std::string& name() const { return name_; }
 
   void set(const std::string& key, std::string_view value) override;
   /// In addition to the errors of Store::get(), throws PeerError or MismatchError if another rank
   /// has failed; the message names that rank.
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::string get(const std::string& key, milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 
   /// Makes every wait call `watch` repeatedly. An exception from `watch` ends the wait.
   void watch_with(std::function<void()> watch) { watch_ = std::move(watch); }
   /// Throws if another rank failed or rank 0 was restarted. On rank 0, also answers new arrivals.
   void look();
-  /// Must be called once this rank is connected to all others. From then on, look() takes no notice
-  /// of processes that arrive, also as rank 0: they belong to another run of the job.
+  /// Must be called once this rank is connected to all others. From then on, look() ignores
+  /// processes that arrive, also as rank 0: they belong to another run of the job.
   void close();
   /// Reports to the other ranks that this rank has failed, and why, so that they also fail. Rank 0
   /// may serve the store, so it waits a limited time for the other ranks to read the report.
@@ -113,12 +110,11 @@ class Incarnation final : public Store {
   const std::shared_ptr<Store> store_;
   const JoinRequest self_;
   const double timeout_s_;
-  const std::chrono::milliseconds slice_;  ///< Interval between calls of look() during a wait.
+  const milliseconds slice_;  ///< Interval between calls of look() during a wait.
   std::string name_;
   std::function<void()> watch_;
   std::atomic<bool> knows_failure_ = false;
-  /// True if the store has ended because rank 0's process has ended. Another request would wait
-  /// until the rank 0 of a later run serves a store.
+  /// True if the store has ended with rank 0. Another request would wait for a later run's rank 0.
   std::atomic<bool> store_ended_ = false;
   bool has_reported_second_ = false;
   std::int64_t reign_ = 0;  ///< Value of the counter kReigns in this run.

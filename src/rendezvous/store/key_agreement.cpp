@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
-#include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/memory_store.h"

@@ -35,7 +35,7 @@ void check_value(std::string_view key, std::string_view value) {
       value.size(), start_of(key), kMaxValueBytes));
 }
 
-void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout) {
+void throw_missing_key(const std::string& key, milliseconds timeout) {
   throw TimeoutError(fmt::format(
       "the store key \"{}\" was not set within {:.1f} s; has the rank that sets it started, and "
       "does it use the same store?",
@@ -67,7 +67,7 @@ void MemoryStore::put(const std::string& key, std::string value) {
   values_.insert_or_assign(key, std::move(value));
 }
 
-std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
+std::string MemoryStore::get(const std::string& key, milliseconds timeout) {
   check_key(key);
   std::unique_lock lock(mutex_);
   auto found = values_.end();

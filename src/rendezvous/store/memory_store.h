@@ -3,7 +3,6 @@
 // flight.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "mccl/store.h"
+#include "rendezvous/connections/names.h"
 #include "rendezvous/connections/wire.h"
 
 namespace mccl::rendezvous {
@@ -33,13 +33,13 @@ void check_key(std::string_view key);
 void check_value(std::string_view key, std::string_view value);
 
 /// Throws the TimeoutError of a get() whose key was not set within `timeout`.
-[[noreturn]] void throw_missing_key(const std::string& key, std::chrono::milliseconds timeout);
+[[noreturn]] void throw_missing_key(const std::string& key, milliseconds timeout);
 
 /// A store in memory. Counters are stored as decimal text, so that get() can also read them.
 class MemoryStore final : public Store {
  public:
   void set(const std::string& key, std::string_view value) override;
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::string get(const std::string& key, milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;
 
   /// Returns the value without waiting; empty if the key is not set.
@@ -68,7 +68,7 @@ enum class StoreKind : std::uint8_t {
 };
 
 /// Maximum time for which a client may wait for a key: one year.
-inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
+inline constexpr milliseconds kLongestWait = std::chrono::hours(24 * 365);
 /// kDeaths is the key of a counter of clients that have died. The n-th death is described under the
 /// key kDeath followed by n: the rank, a space, and the name of its run of the job, if known.
 inline constexpr const char* kDeaths = "mccl/deaths";

@@ -20,15 +20,11 @@ namespace mccl::rendezvous {
 
 namespace {
 
-using namespace std::chrono_literals;
-using transport::tcp::Listener;
-
 /// Size of the buffer that each client has for a request or an answer. A larger message also needs
 /// a part of kSharedBytes, which all clients share, and waits until enough of it is free.
 constexpr std::size_t kSmallBytes = std::size_t{4} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{32} << 20;
-/// Limits on accepted connections: the size of a burst, and the average number per second. The
-/// burst is large because all ranks of a large job may start at the same time.
+/// The burst is large, because all ranks of a large job may start at the same time.
 constexpr AdmissionRate kAdmission = {4096, 1000};
 constexpr Clock::duration kPauseForRoom = 100ms;
 
@@ -76,7 +72,7 @@ class ServedStore final : public Store {
     table_.set(key, value);
     wake_.wake();  // The thread answers the clients that wait for the key.
   }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+  std::string get(const std::string& key, milliseconds timeout) override {
     return table_.get(key, timeout);
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override {
@@ -91,7 +87,7 @@ class ServedStore final : public Store {
     Clock::time_point deadline;
   };
   struct Client {
-    Client(int of, transport::tcp::Socket socket) : rank(of), stream(std::move(socket)) {}
+    Client(int of, Socket socket) : rank(of), stream(std::move(socket)) {}
     /// True while a request is partly received or an answer is partly sent.
     bool in_transfer() const { return stream.has_output() || (!input.empty() && !wait); }
 
@@ -127,11 +123,9 @@ class ServedStore final : public Store {
         }
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      // Check all clients that wait for a key: a client that the loop above served after them may
-      // have set that key.
+      // A client that the loop above served later may have set the key for which another waits.
       for (Client& client : clients_) look_again(client, now);
-      // If reserved bytes were given back, a client may be waiting for them, so serve all clients
-      // again immediately.
+      // A client may be waiting for bytes that were given back, so serve all clients again at once.
       if (!std::exchange(given_back_, false)) sleep();
     }
     clients_.clear();
@@ -160,7 +154,7 @@ class ServedStore final : public Store {
     for (Newcomer& newcomer : newcomers) {
       if (!newcomer.socket) {
         acceptor_.refuse(newcomer, LogLevel::warn, newcomer.reason, now);
-      } else if (newcomer.key.purpose != transport::Purpose::store) {
+      } else if (newcomer.key.purpose != Purpose::store) {
         acceptor_.refuse(newcomer, LogLevel::warn,
                          fmt::format("rank {} expects a peer at this address, where rank 0 serves "
                                      "the store; give every rank the same MCCL_ROOT",
@@ -245,7 +239,7 @@ class ServedStore final : public Store {
     note(client, key);
     try {
       if (header.kind == StoreKind::get) {
-        const auto wait = std::clamp(std::chrono::milliseconds(header.number), 0ms, kLongestWait);
+        const auto wait = std::clamp(milliseconds(header.number), 0ms, kLongestWait);
         client.wait = Wait{key, now + wait};
         return look_again(client, now);
       }
@@ -266,9 +260,8 @@ class ServedStore final : public Store {
     }
   }
 
-  /// Records the name of the run of the job that the client's requests belong to. It is recorded
-  /// for all connections of the rank, because count_death() reports the name recorded for the
-  /// connection that ends last.
+  /// Records the name of the run of the job that the client's requests belong to, for all
+  /// connections of the rank: count_death() reports that of the connection that ends last.
   void note(Client& client, const std::string& key) {
     client.has_asked = true;
     const std::string_view start = start_in(key);
@@ -283,8 +276,7 @@ class ServedStore final : public Store {
     // before it saw that the handshake had succeeded, and it dials again.
     if (client.has_left || !client.has_asked) return;
     if (client.input.size() >= kStoreHeaderBytes) {
-      // The client's `leave` may have arrived together with the end of the connection. It is then
-      // still in `input`.
+      // A `leave` that arrived together with the end of the connection is still in `input`.
       const auto last = decode_store_header(client.input);
       if (last && last->kind == StoreKind::leave) return;
     }

@@ -19,36 +19,27 @@
 #include "rendezvous/store/key_agreement.h"
 #include "rendezvous/store/memory_store.h"
 #include "transport/tcp/encryption.h"
-#include "transport/tcp/interfaces.h"
 
 namespace mccl::rendezvous {
 
 namespace {
 
-using namespace std::chrono_literals;
-using transport::tcp::Address;
-using transport::tcp::BindError;
-using transport::tcp::HostPort;
-using transport::tcp::Listener;
-using transport::tcp::Socket;
-
-/// Time limit of one round, in which each address of rank 0 is tried. It is long because rank 0 may
-/// have few cores and many clients, and because a handshake that is abandoned early may already be
-/// complete on rank 0's side.
+/// Time limit of one round, in which each address of rank 0 is tried. It is long, because rank 0
+/// may have few cores and many clients, and may have completed a handshake that is abandoned here.
 constexpr Clock::duration kRoundLimit = 20s;
 /// Maximum time that a healthy server needs to answer, in addition to the wait that a get()
 /// requests.
-constexpr std::chrono::milliseconds kAnswerLimit = 30s;
+constexpr milliseconds kAnswerLimit = 30s;
 
-/// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
-/// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
-/// belongs to this host, or if the port is taken.
 /// Thrown if another process uses the port of the store.
 class PortInUse : public InvalidArgument {
  public:
   using InvalidArgument::InvalidArgument;
 };
 
+/// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
+/// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
+/// belongs to this host, or if the port is taken.
 std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   std::vector<Listener> listeners;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -63,15 +54,14 @@ std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
   return listeners;
 }
 
-/// Listens at a numeric address or "localhost" as given. For any other name, listens at all
-/// addresses, because a host's own name often resolves to another address on that host (on Debian,
-/// 127.0.1.1) than on other hosts.
+/// Listens at a numeric address or "localhost" as given, and at all addresses for any other name: a
+/// host's own name often resolves to another address (on Debian, 127.0.1.1) than on other hosts.
 std::vector<Listener> listen_at(const std::string& address) {
-  const HostPort where = transport::tcp::parse_host_port(address);
+  const HostPort where = parse_host_port(address);
   std::vector<Listener> listeners;
   try {
     if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {
-      return listen_at_each(transport::tcp::resolve(where.host, where.port));
+      return listen_at_each(resolve(where.host, where.port));
     }
     listeners.push_back(listen_everywhere(where.port, 0));
     return listeners;
@@ -95,7 +85,7 @@ std::vector<Listener> listen_at(const std::string& address) {
 }
 
 Entrance entrance_at(const std::string& address) {
-  const HostPort where = transport::tcp::parse_host_port(address);
+  const HostPort where = parse_host_port(address);
   return {
       .name = "at " + address,
       .advice = fmt::format("Check that rank 0 runs, that it was given the same address, and "
@@ -107,8 +97,7 @@ Entrance entrance_at(const std::string& address) {
           "has the same MCCL_JOB_KEY",
       .ways = [where] {
         std::vector<Candidate> ways;
-        for (const Address& each : transport::tcp::resolve(where.host, where.port))
-          ways.push_back({each, {}, {}});
+        for (const Address& each : resolve(where.host, where.port)) ways.push_back({each, {}, {}});
         return ways;
       }};
 }
@@ -117,13 +106,13 @@ Entrance entrance_at(const std::string& address) {
 /// a key accepts no process of another host.
 void check_same_host(const std::string& address, int rank) {
   std::vector<Address> found;
-  const HostPort where = transport::tcp::parse_host_port(address);
+  const HostPort where = parse_host_port(address);
   try {
-    found = transport::tcp::resolve(where.host, where.port);
+    found = resolve(where.host, where.port);
   } catch (const InvalidArgument&) {
     return;  // An unknown name is no error: it may become resolvable later.
   }
-  const auto interfaces = transport::tcp::list_interfaces();
+  const auto interfaces = list_interfaces();
   const auto is_here = [&](const Address& each) {
     return each.is_loopback() || each.is_wildcard() ||
            transport::tcp::find_interface(interfaces, each) != nullptr;
@@ -140,7 +129,7 @@ void check_same_host(const std::string& address, int rank) {
 /// request fails; the next request waits for rank 0 to start again.
 class RemoteStore final : public RemoteAnswers {
  public:
-  RemoteStore(Entrance entrance, int rank, Party access, std::chrono::milliseconds timeout)
+  RemoteStore(Entrance entrance, int rank, Party access, milliseconds timeout)
       : entrance_(std::move(entrance)),
         rank_(rank),
         self_(std::move(access)),
@@ -157,8 +146,7 @@ class RemoteStore final : public RemoteAnswers {
         (void)stream.flush();
       }
     } catch (const std::bad_alloc&) {
-      // There is no memory for the `leave` message, so it is not sent. The server therefore counts
-      // this process as dead when its connections end.
+      // Without memory for the message, the server counts this process as dead.
     }
   }
 
@@ -167,7 +155,7 @@ class RemoteStore final : public RemoteAnswers {
     check_value(key, value);
     call(encode(StoreKind::set, key, value, 0), key, 0ms);
   }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+  std::string get(const std::string& key, milliseconds timeout) override {
     check_key(key);
     timeout = std::clamp(timeout, 0ms, kLongestWait);
     return call(encode(StoreKind::get, key, {}, timeout.count()), key, timeout).value;
@@ -183,145 +171,126 @@ class RemoteStore final : public RemoteAnswers {
     std::int64_t number = 0;
   };
 
-  Socket connect();
-  ByteStream idle_or_new();
-  Answer call(const Bytes& request, const std::string& key, std::chrono::milliseconds wait);
+  Socket connect() {
+    const Clock::time_point begun = Clock::now();
+    const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
+    DialRequest request{.self = self_,
+                        .peer = 0,
+                        .key = {0, Purpose::store, 0},
+                        .through = entrance_.through,
+                        .once = true,
+                        .limits_silence = true};
+    Clock::duration back_off = kFirstBackOff;
+    std::string trouble;
+    bool met = false;
+    for (;;) {
+      try {
+        request.deadline = std::min(deadline, Clock::now() + kRoundLimit);
+        request.candidates = entrance_.ways();
+        Dial dial(request);
+        if (Socket socket = dial.run()) return socket;
+        if (dial.was_refused()) {
+          throw PeerError(
+              fmt::format("rank {} cannot use the store of rank 0: {}", rank_, dial.reason()));
+        }
+        // Keep the outcome of an earlier, complete round. It is more informative than the outcome
+        // of a round that the deadline cuts short.
+        const bool is_complete = trouble.empty() || Clock::now() < deadline;
+        for (const Candidate& each : dial.candidates()) {
+          if (!is_complete || each.outcome.empty()) continue;
+          trouble = fmt::format("{}: {}", each.text(), each.outcome);
+          met = each.met;
+        }
+      } catch (const PeerError&) {
+        throw;
+      } catch (const Error& error) {
+        trouble = error.what();
+        met = false;
+      }
+      const Clock::time_point now = Clock::now();
+      if (now >= deadline) {
+        throw PeerError(fmt::format(
+            "rank {} could not reach the store of rank 0 {} within {:.1f} s; the last attempt: "
+            "{}. {}",
+            rank_, entrance_.name, seconds_between(begun, deadline), trouble,
+            met ? entrance_.advice_when_met : entrance_.advice));
+      }
+      std::this_thread::sleep_for(std::min(back_off, deadline - now));
+      back_off = std::min(2 * back_off, kLongestBackOff);
+    }
+  }
+
+  [[noreturn]] void lost(const std::string& why) const {
+    throw PeerError(fmt::format(
+        "rank {} lost its connection to the store of rank 0 {}: {}; the store ends with "
+        "rank 0, so find out why rank 0 ended",
+        rank_, entrance_.name, why));
+  }
+
+  ByteStream idle_or_new() {
+    {
+      const std::lock_guard lock(mutex_);
+      const bool was_connected = !idle_.empty();
+      while (!idle_.empty()) {
+        ByteStream stream = std::move(idle_.back());
+        idle_.pop_back();
+        if (Bytes none; stream.receive(none, 1) && none.empty()) return stream;
+      }
+      // Rank 0 may be restarted, but its new store lacks the former data, so the caller must see an
+      // error first.
+      if (was_connected) lost("it closed the connection");
+    }
+    return ByteStream(connect());
+  }
+
+  Answer call(const Bytes& request, const std::string& key, milliseconds wait) {
+    ByteStream stream = idle_or_new();
+    const Bytes message =
+        exchange(stream, request, std::min(Clock::now() + wait + kAnswerLimit, answer_limit()));
+    {
+      const std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(stream));
+    }
+    const StoreHeader header = *decode_store_header(message);
+    std::string value(text_of(std::span(message).subspan(kStoreHeaderBytes)));
+    if (header.kind == StoreKind::missing) throw_missing_key(key, wait);
+    if (header.kind == StoreKind::invalid) throw InvalidArgument(value);
+    return {std::move(value), header.number};
+  }
+
   /// Sends the request and returns the whole answer.
-  Bytes exchange(ByteStream& stream, const Bytes& request, Clock::time_point deadline) const;
-  [[noreturn]] void lost(const std::string& why) const;
+  Bytes exchange(ByteStream& stream, const Bytes& request, Clock::time_point deadline) const {
+    stream.queue(request);
+    Bytes answer;
+    for (std::size_t wanted = kStoreHeaderBytes;;) {
+      if (!stream.flush() || (!stream.has_output() && !stream.receive(answer, wanted))) {
+        lost(stream.error() == 0 ? "it closed the connection" : describe_errno(stream.error()));
+      }
+      if (answer.size() == wanted) {
+        const auto header = decode_store_header(answer);
+        if (!header || !header->is_answer()) lost("its answer is malformed");
+        if (wanted == header->total_bytes()) return answer;
+        wanted = header->total_bytes();
+        continue;
+      }
+      const pollfd next = stream.watched(!stream.has_output());
+      if (Clock::now() >= deadline || !wait_for(next.fd, next.events, deadline)) {
+        lost(stream.has_output() ? "it accepts no more requests"
+                                 : "it does not answer, so rank 0 is stopped or unreachable");
+      }
+    }
+  }
 
   const Entrance entrance_;
   const int rank_;
   Party self_;
-  const std::chrono::milliseconds timeout_;
+  const milliseconds timeout_;
   std::mutex mutex_;
   std::vector<ByteStream> idle_;  ///< Connections without a request in flight; guarded by mutex_.
 };
 
 /// Time limit for finding out whether a port that is in use is that of a rank 0.
-constexpr std::chrono::milliseconds kPatienceWithRank0 = 1s;
-
-/// Drives the dial until it ends. Returns an empty socket if the dial failed.
-Socket run(Dial& dial) {
-  while (!dial.advance(Clock::now())) {
-    std::vector<pollfd> watched;
-    dial.watch(watched);
-    (void)::poll(watched.data(), watched.size(), milliseconds_until(dial.next_deadline()));
-  }
-  return dial.take_socket();
-}
-
-Socket RemoteStore::connect() {
-  const Clock::time_point begun = Clock::now();
-  const Clock::time_point deadline = std::min(begun + timeout_, answer_limit());
-  DialRequest request{.self = self_,
-                      .peer = 0,
-                      .key = {0, transport::Purpose::store, 0},
-                      .through = entrance_.through,
-                      .once = true,
-                      .limits_silence = true};
-  Clock::duration back_off = kFirstBackOff;
-  std::string trouble;
-  bool met = false;
-  for (;;) {
-    try {
-      request.deadline = std::min(deadline, Clock::now() + kRoundLimit);
-      request.candidates = entrance_.ways();
-      Dial dial(request);
-      if (Socket socket = run(dial)) return socket;
-      if (dial.was_refused()) {
-        throw PeerError(
-            fmt::format("rank {} cannot use the store of rank 0: {}", rank_, dial.reason()));
-      }
-      // Keep the outcome of an earlier, complete round. It is more informative than the outcome of
-      // a round that the deadline cuts short.
-      const bool is_complete = trouble.empty() || Clock::now() < deadline;
-      for (const Candidate& each : dial.candidates()) {
-        if (!is_complete || each.outcome.empty()) continue;
-        trouble = fmt::format("{}: {}", each.text(), each.outcome);
-        met = each.met;
-      }
-    } catch (const PeerError&) {
-      throw;
-    } catch (const Error& error) {
-      trouble = error.what();
-      met = false;
-    }
-    const Clock::time_point now = Clock::now();
-    if (now >= deadline) {
-      throw PeerError(fmt::format(
-          "rank {} could not reach the store of rank 0 {} within {:.1f} s; the last attempt: "
-          "{}. {}",
-          rank_, entrance_.name, seconds_between(begun, deadline), trouble,
-          met ? entrance_.advice_when_met : entrance_.advice));
-    }
-    std::this_thread::sleep_for(std::min(back_off, deadline - now));
-    back_off = std::min(2 * back_off, kLongestBackOff);
-  }
-}
-
-void RemoteStore::lost(const std::string& why) const {
-  throw PeerError(
-      fmt::format("rank {} lost its connection to the store of rank 0 {}: {}; the store ends with "
-                  "rank 0, so find out why rank 0 ended",
-                  rank_, entrance_.name, why));
-}
-
-ByteStream RemoteStore::idle_or_new() {
-  {
-    const std::lock_guard lock(mutex_);
-    const bool was_connected = !idle_.empty();
-    while (!idle_.empty()) {
-      ByteStream stream = std::move(idle_.back());
-      idle_.pop_back();
-      if (Bytes none; stream.receive(none, 1) && none.empty()) return stream;
-    }
-    // Rank 0 may be restarted, but its new store lacks the former data, so the caller must see an
-    // error first.
-    if (was_connected) lost("it closed the connection");
-  }
-  return ByteStream(connect());
-}
-
-RemoteStore::Answer RemoteStore::call(const Bytes& request, const std::string& key,
-                                      std::chrono::milliseconds wait) {
-  ByteStream stream = idle_or_new();
-  const Bytes message =
-      exchange(stream, request, std::min(Clock::now() + wait + kAnswerLimit, answer_limit()));
-  {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(stream));
-  }
-  const StoreHeader header = *decode_store_header(message);
-  std::string value(text_of(std::span(message).subspan(kStoreHeaderBytes)));
-  if (header.kind == StoreKind::missing) throw_missing_key(key, wait);
-  if (header.kind == StoreKind::invalid) throw InvalidArgument(value);
-  return {std::move(value), header.number};
-}
-
-Bytes RemoteStore::exchange(ByteStream& stream, const Bytes& request,
-                            Clock::time_point deadline) const {
-  stream.queue(request);
-  Bytes answer;
-  for (std::size_t wanted = kStoreHeaderBytes;;) {
-    if (!stream.flush() || (!stream.has_output() && !stream.receive(answer, wanted))) {
-      lost(stream.error() == 0 ? "it closed the connection"
-                               : transport::tcp::describe_errno(stream.error()));
-    }
-    if (answer.size() == wanted) {
-      const auto header = decode_store_header(answer);
-      if (!header || !header->is_answer()) lost("its answer is malformed");
-      if (wanted == header->total_bytes()) return answer;
-      wanted = header->total_bytes();
-      continue;
-    }
-    const pollfd next = stream.watched(!stream.has_output());
-    if (Clock::now() >= deadline || !wait_for(next.fd, next.events, deadline)) {
-      lost(stream.has_output() ? "it accepts no more requests"
-                               : "it does not answer, so rank 0 is stopped or unreachable");
-    }
-  }
-}
+constexpr milliseconds kPatienceWithRank0 = 1s;
 
 /// True if a rank 0 with the same key serves a store at `address`. That rank logs a warning that a
 /// process has claimed its rank.
@@ -351,15 +320,14 @@ std::vector<Listener> listen_as_rank_0(const std::string& address, const Party& 
 }  // namespace
 
 std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
-                                   std::chrono::milliseconds timeout) {
+                                   milliseconds timeout) {
   access.rank = rank;
   check_key_for_encryption(access);
   return std::make_shared<RemoteStore>(std::move(entrance), rank, std::move(access), timeout);
 }
 
 std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& address, int rank,
-                                          std::chrono::milliseconds timeout,
-                                          const StoreReport& report) {
+                                          milliseconds timeout, const StoreReport& report) {
   if (rank < 0)
     throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
   if (rank == 0) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,7 +12,6 @@
 #include "base/clock.h"
 #include "mccl/store.h"
 #include "rendezvous/connections/dialing.h"
-#include "transport/tcp/listener.h"
 
 namespace mccl::rendezvous {
 
@@ -42,22 +40,18 @@ struct StoreLimits {
 /// Makes rank 0's store, which is served at the listeners. `access` holds the key that clients must
 /// have; its rank and size are not set. Throws Error if a key file is needed and cannot be made,
 /// and InvalidArgument if `access` encrypts without a key.
-std::shared_ptr<Store> serve_store(std::vector<transport::tcp::Listener> listeners, Party access,
+std::shared_ptr<Store> serve_store(std::vector<Listener> listeners, Party access,
                                    const StoreReport& report, const StoreLimits& limits = {});
 
 /// Makes the client by which `rank`, which is not 0, uses rank 0's store. Throws PeerError if the
 /// store cannot be reached in time, and InvalidArgument if `access` encrypts without a key.
-std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access,
-                                   std::chrono::milliseconds timeout);
+std::shared_ptr<Store> reach_store(Entrance entrance, int rank, Party access, milliseconds timeout);
 
-/// The same as make_tcp_store(), but takes the key, the encryption and other settings of the
-/// handshake from `access`, which may admit processes without a key. Reads no environment.
+/// The same as make_tcp_store(), but with the settings in `access` instead of the environment's.
 std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& address, int rank,
-                                          std::chrono::milliseconds timeout,
-                                          const StoreReport& report);
+                                          milliseconds timeout, const StoreReport& report);
 
-/// Base class of stores that another process serves. That process may stop responding, so its
-/// answers have a deadline.
+/// Base class of stores that another process serves. That process may stop responding.
 class RemoteAnswers : public Store {
  public:
   /// Sets the time by which the server must answer each request. Thread-safe.
@@ -70,11 +64,10 @@ class RemoteAnswers : public Store {
   std::atomic<Clock::time_point> limit_{Clock::time_point::max()};
 };
 
-/// Sets the deadline for a store's answers, for the lifetime of this object. No-op for a store in
-/// this process.
+/// Sets the deadline for a store's answers, for the lifetime of this object, which the store must
+/// outlive. No-op for a store in this process.
 class AnswerLimit {
  public:
-  /// The store must outlive this object.
   AnswerLimit(Store& store, Clock::time_point limit)
       : store_(dynamic_cast<RemoteAnswers*>(&store)) {
     if (store_ != nullptr) store_->answer_by(limit);
