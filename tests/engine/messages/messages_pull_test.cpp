@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
 #include <vector>
 
 #include "engine/messages/messages.h"
@@ -59,6 +60,16 @@ TEST_F(PulledMessages, WaitForTheirReceive) {
   const auto receives = pair_.second.receive(got_, -1, 1);
   pair_.settle();
   expect_arrival(sends, receives, false);
+}
+
+TEST_F(PulledMessages, ThatAreLateMayBeUnderWay) {
+  const auto sends = pair_.first.send(sent_, 1, 1);
+  const auto receives = pair_.second.receive(got_, 0, 1);
+  pair_.first.advance();
+  pair_.second.advance();
+  ASSERT_GT(receives->message.pulled, 0u);
+  EXPECT_NE(pair_.first.messages().why_late(*sends).find("has not copied the whole message"),
+            std::string::npos);
 }
 
 TEST_F(PulledMessages, LetSmallMessagesOvertakeThem) {
