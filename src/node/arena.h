@@ -68,8 +68,8 @@ struct RangePlace {
 struct ArenaHeader {
   static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
   std::uint64_t magic = kMagic;
-  /// Address of this header in the process that made the arena, and a random number. Another
-  /// process that finds the number at that address can read the process's memory (peer_memory.h).
+  /// Address of this header in the process that made the arena, and a random number. A process that
+  /// finds the number there reads the memory of that process (peer_memory.h).
   std::uint64_t address = 0;
   std::uint64_t token = 0;
   /// Nonzero while the process sleeps, so that another process must wake it; see Bell.

@@ -30,7 +30,7 @@ struct Neighbour {
     return process && ::poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
   }
   Bell bell() const { return {arena.header(), bell_pipe.get()}; }
-  PeerMemory memory() const { return {pid, process.get()}; }
+  PeerMemory memory() const { return {pid, process.get(), arena.header()}; }
 };
 
 /// Number of descriptors that a rank holds for each neighbour.

@@ -4,26 +4,35 @@
 #include <poll.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 namespace mccl::node {
 
+PeerMemory::PeerMemory(pid_t pid, int process, const ArenaHeader& header)
+    : pid_(pid),
+      process_(process),
+      token_address_(header.address + offsetof(ArenaHeader, token)),
+      token_(header.token) {}
+
 int PeerMemory::read([[maybe_unused]] std::uint64_t address,
                      [[maybe_unused]] std::span<std::byte> to) const {
 #ifdef __linux__
   if (!*this) return ENOSYS;
-  while (!to.empty()) {
-    const iovec local = {to.data(), to.size()};
-    const iovec remote = {reinterpret_cast<void*>(address), to.size()};
-    const ssize_t n = ::process_vm_readv(pid_, &local, 1, &remote, 1, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    if (n == 0) return EFAULT;
-    address += static_cast<std::uint64_t>(n);
-    to = to.subspan(static_cast<std::size_t>(n));
-  }
+  std::uint64_t token = 0;
+  const std::array<iovec, 2> local = {{{to.data(), to.size()}, {&token, sizeof token}}};
+  const std::array<iovec, 2> remote = {{{reinterpret_cast<void*>(address), to.size()},
+                                        {reinterpret_cast<void*>(token_address_), sizeof token}}};
+  // One call reads both from the same program, even if the process calls execve() meanwhile.
+  ssize_t n = 0;
+  do {
+    n = ::process_vm_readv(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return errno;
+  if (static_cast<std::size_t>(n) != to.size() + sizeof token) return EFAULT;
+  if (token != token_) return ESTALE;
   // The system may give the number of a process that has ended to a new one.
   pollfd entry = {process_, POLLIN, 0};
   return ::poll(&entry, 1, 0) == 0 ? 0 : ESRCH;
@@ -32,15 +41,14 @@ int PeerMemory::read([[maybe_unused]] std::uint64_t address,
 #endif
 }
 
-std::string PeerMemory::obstacle(const ArenaHeader& header) const {
-  if (!*this) return "this system offers no access to the memory of other processes";
-  std::uint64_t token = 0;
-  const std::uint64_t address = header.address + offsetof(ArenaHeader, token);
-  const int error = read(address, std::as_writable_bytes(std::span(&token, 1)));
+std::string PeerMemory::obstacle() const {
+  if (!*this) return "it needs Linux 5.3 or later, and ranks in one PID namespace";
+  const int error = read(token_address_, {});
   if (error == EPERM || error == EACCES)
     return "the system forbids it (see kernel.yama.ptrace_scope and the container's rules)";
-  if (error != 0) return fmt::format("the system refuses it: {}", std::strerror(error));
-  return token == header.token ? "" : "the process is not the one that shares the memory";
+  if (error == ESTALE || error == EFAULT)
+    return "the process is not the one that shares the memory";
+  return error == 0 ? "" : fmt::format("the system refuses it: {}", std::strerror(error));
 }
 
 }  // namespace mccl::node

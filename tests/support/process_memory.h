@@ -1,6 +1,8 @@
 // Gives a test access to memory through the system, as a rank reads the memory of another rank.
 #pragma once
 
+#ifdef __linux__
+
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,12 +15,15 @@
 
 namespace mccl::testing {
 
-/// Keeps a descriptor of a process, and returns the process's memory.
+/// Keeps a descriptor of a process, and returns the memory of the process, which has to contain the
+/// header of an arena.
 class ProcessMemory {
  public:
   explicit ProcessMemory(pid_t pid)
       : pid_(pid), process_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
-  node::PeerMemory memory() const { return {pid_, process_.get()}; }
+  node::PeerMemory memory(const node::ArenaHeader& header) const {
+    return {pid_, process_.get(), header};
+  }
 
  private:
   pid_t pid_;
@@ -56,3 +61,5 @@ class Child {
 };
 
 }  // namespace mccl::testing
+
+#endif

@@ -25,6 +25,12 @@ struct Pair {
                                 seen_by_joiner);
     return {std::move(made), std::move(joined)};
   }
+
+#ifdef __linux__
+  node::PeerMemory memory_of_maker() const {
+    return mccl::testing::own_process().memory(processes[0].passed().header());
+  }
+#endif
 };
 
 class Sleeping final : public Waiter {
@@ -69,15 +75,13 @@ TEST(ShmLink, HasNoDescriptorAndNamesItsPeer) {
 
 #ifdef __linux__
 
-using mccl::testing::own_process;
-
 std::uint64_t address_of(const Bytes& bytes) {
   return reinterpret_cast<std::uintptr_t>(bytes.data());
 }
 
 TEST(ShmLink, ReadsTheMemoryOfThePeer) {
   Pair pair;
-  const auto [a, b] = pair.connect({}, own_process().memory());
+  const auto [a, b] = pair.connect({}, pair.memory_of_maker());
   EXPECT_TRUE(a->lends_memory());
   EXPECT_FALSE(b->lends_memory()) << "the maker cannot read the joiner's memory";
   const Bytes sent(1 << 20, std::byte{7});
@@ -89,7 +93,7 @@ TEST(ShmLink, ReadsTheMemoryOfThePeer) {
 
 TEST(ShmLink, ReportsMemoryThatCannotBeRead) {
   Pair pair;
-  const auto [a, b] = pair.connect(own_process().memory(), own_process().memory());
+  const auto [a, b] = pair.connect(pair.memory_of_maker(), pair.memory_of_maker());
   Bytes got(100);
   EXPECT_FALSE(b->read_peer(0, got));
   EXPECT_EQ(a->write(Bytes(10)), 10u) << "the link continues";
@@ -102,7 +106,7 @@ TEST(ShmLink, DoesNotDeliverMemoryThatMayHaveChanged) {
   Bytes got(sent.size());
   for (const bool closes : {false, true}) {
     Pair pair;
-    auto [a, b] = pair.connect({}, own_process().memory());
+    auto [a, b] = pair.connect({}, pair.memory_of_maker());
     closes ? a.reset() : a->withdraw_memory();
     EXPECT_THROW(b->read_peer(address_of(sent), got), LinkClosed);
   }

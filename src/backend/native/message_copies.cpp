@@ -69,16 +69,18 @@ void warn_of_two_copies(engine::Engine& engine) {
   const std::vector<int> members = members_of_my_node(engine);
   if (engine.config().cross_memory != "on" || members.size() < 2 || members[1] != engine.rank())
     return;
+  const bool crc = engine.config().transport_crc;
   const std::vector<std::string> ways = engine.equal_ways(members[0]);
-  if (ways.size() > 1) return;
+  if (ways.size() > 1 && !crc) return;
   engine.log().warn(
       "MCCL_CROSS_MEMORY is on, but large messages between the ranks of this host are copied "
       "twice, through shared memory: {}",
-      ways.front());
+      crc ? "they have checksums (MCCL_TRANSPORT_CRC)" : ways.front());
 }
 
 void choose_copies(const std::shared_ptr<engine::Engine>& engine, Group& all) {
-  if (engine->config().cross_memory != "auto" || engine->nodes().empty()) return;
+  const Config& config = engine->config();
+  if (config.cross_memory != "auto" || config.transport_crc || engine->nodes().empty()) return;
   // Each two successive ranks of a node form a pair. The second rank makes the links. The second
   // rank of a node's first pair logs for the node.
   const std::vector<int> members = members_of_my_node(*engine);

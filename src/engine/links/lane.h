@@ -37,9 +37,11 @@ class Lane {
         bytes_(bytes) {}
 
   transport::Link& link() { return *link_; }
-  /// Returns the link. The lane must not be used afterwards.
+  /// Returns the link. The lane must not be used afterwards. From now on, the caller may change the
+  /// messages that the peer has not pulled yet, because their sends end.
   std::unique_ptr<transport::Link> take_link() {
     link_->release();
+    link_->withdraw_memory();
     return std::move(link_);
   }
 

@@ -241,6 +241,11 @@ std::string Messages::why_late(const Operation& late) const {
                        last == 0 ? "" : fmt::format(" after message {}", last));
   }
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.call.sequence)) {
+    if (late.message.address != 0) {
+      return fmt::format(
+          "and its receiver, {}, has not posted a receive, or has not copied the whole message",
+          peer);
+    }
     return fmt::format(
         "and its receiver, {}, has not posted a receive; until it does, at most {} bytes of "
         "messages may be in flight, and each message counts {} bytes more than its size",

@@ -220,7 +220,11 @@ void Messages::take_credit(GroupRank rank, Peer& peer, const Frame& credit) {
 
 void Messages::take_pulled(GroupRank rank, Peer& peer, const Frame& pulled, Lane& lane) {
   const auto found = peer.awaiting_grant.find(pulled.call.sequence);
-  if (found == peer.awaiting_grant.end() || found->second->message.address == 0) {
+  // While the request is being sent, the lane still reads the address, which the send owns.
+  const std::optional<Outgoing>& writing = peer.lanes.front().writing;
+  const bool requests = writing && writing->frame.kind == FrameKind::request &&
+                        writing->frame.call.sequence == pulled.call.sequence;
+  if (found == peer.awaiting_grant.end() || found->second->message.address == 0 || requests) {
     refuse(rank, fmt::format("has copied message number {}, whose address was not sent to it",
                              pulled.call.sequence));
   }

@@ -26,9 +26,9 @@ bool Messages::write_to(GroupRank rank, Peer& peer) {
   return true;
 }
 
-/// Throws MemberGone if a pending operation has to write to the peer. Otherwise drops the queued
-/// frames: all of them return credit, which the peer no longer needs. Messages that the peer sent
-/// before it left may still be read.
+/// Throws MemberGone if a pending operation has to write to the peer, after reading the frames that
+/// have arrived. Otherwise drops the queued frames: all of them return credit, which the peer no
+/// longer needs. Messages that the peer sent before it left may still be read.
 void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& reason) {
   const auto matters = [](const Outgoing& outgoing) {
     return outgoing.frame.kind != FrameKind::credit;
@@ -38,7 +38,12 @@ void Messages::give_up_writing(GroupRank rank, Peer& peer, const std::string& re
       std::any_of(peer.announcements.begin(), peer.announcements.end(), matters) ||
       std::any_of(peer.lanes.begin(), peer.lanes.end(),
                   [&](const LaneState& state) { return state.writing && matters(*state.writing); });
-  if (needed) throw MemberGone(rank, reason, false);
+  if (needed) {
+    // The peer may have pulled messages before it left; their sends succeed.
+    while (read_from(rank, peer)) {
+    }
+    throw MemberGone(rank, reason, false);
+  }
   peer.announcements.clear();
   for (LaneState& state : peer.lanes) state.writing.reset();
   peer.writing = 0;

@@ -52,8 +52,7 @@ class ShmTransport final : public Transport {
 
   std::vector<std::string> equal_ways(WorldRank peer) const override {
     if (cross_memory_ == "off") return {""};
-    const node::Neighbour& neighbour = *memory_->neighbour(peer);
-    std::string obstacle = neighbour.memory().obstacle(neighbour.arena.header());
+    std::string obstacle = memory_->neighbour(peer)->memory().obstacle();
     if (!obstacle.empty()) return {std::move(obstacle)};
     return {"two copies", "one copy"};
   }
@@ -125,7 +124,7 @@ class ShmTransport final : public Transport {
 
  private:
   static bool may_read(const node::Neighbour& neighbour) {
-    return neighbour.memory().obstacle(neighbour.arena.header()).empty();
+    return neighbour.memory().obstacle().empty();
   }
 
   bool needs_one_copy(WorldRank peer, const LinkKey& key) const {

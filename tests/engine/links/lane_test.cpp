@@ -113,5 +113,22 @@ TEST(Lane, ACorruptByteIsAnErrorOnlyWithChecksums) {
   }
 }
 
+/// The sends of a destroyed group end before its links are destroyed. The peer must not pull memory
+/// that the caller may then change.
+TEST(Lane, LendsNoMemoryAfterItsLinkWasTaken) {
+  auto [near, far] = testing::MemoryLink::make();
+  near->lend_memory();
+  LinkBytes bytes;
+  Lane lane(std::move(near), GroupRank(1), 4096, false, bytes);
+  const std::byte there = {};
+  std::byte here = {};
+  const auto pull = [&] {
+    far->read_peer(reinterpret_cast<std::uintptr_t>(&there), std::span(&here, 1));
+  };
+  EXPECT_NO_THROW(pull());
+  const std::unique_ptr<transport::Link> link = lane.take_link();
+  EXPECT_THROW(pull(), transport::LinkClosed);
+}
+
 }  // namespace
 }  // namespace mccl::engine

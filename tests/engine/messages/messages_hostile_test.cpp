@@ -175,6 +175,17 @@ TEST_F(HostileMessages, AClaimToHavePulledAMessage) {
   expect_refusal("has copied message number 1, whose address was not sent to it");
 }
 
+/// The link still has to send the address, which belongs to the send.
+TEST_F(HostileMessages, AClaimToHavePulledAMessageWhoseAddressIsNotSentYet) {
+  HostilePeer peer(victim_, 1, kFrameBytes);
+  peer.link().lend_memory();
+  wait_for_bytes();
+  victim_.send(junk_, 1, 1);
+  victim_.advance();
+  peer.send(frame_of(FrameKind::pulled, 1, 0, 0));
+  expect_refusal("has copied message number 1, whose address was not sent to it");
+}
+
 TEST_F(HostileMessages, ASecondClaimToHavePulledAMessage) {
   HostilePeer peer(victim_);
   peer.link().lend_memory();

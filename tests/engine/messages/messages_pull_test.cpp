@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
 #include <vector>
 
 #include "engine/messages/messages.h"
@@ -61,15 +62,25 @@ TEST_F(PulledMessages, WaitForTheirReceive) {
   expect_arrival(sends, receives, false);
 }
 
+TEST_F(PulledMessages, ThatAreLateMayBeUnderWay) {
+  const auto sends = pair_.first.send(sent_, 1, 1);
+  const auto receives = pair_.second.receive(got_, 0, 1);
+  pair_.first.advance();
+  pair_.second.advance();
+  ASSERT_GT(receives->message.pulled, 0u);
+  EXPECT_NE(pair_.first.messages().why_late(*sends).find("has not copied the whole message"),
+            std::string::npos);
+}
+
 TEST_F(PulledMessages, LetSmallMessagesOvertakeThem) {
   const auto receives = pair_.second.receive(got_, 0, 1);
-  const std::vector<std::byte> sent_later = numbered(8, 2);
-  std::vector<std::byte> other(8);
+  const std::vector<std::byte> little = numbered(8, 2);
+  std::vector<std::byte> other(little.size());
   const auto small = pair_.second.receive(other, 0, 2);
   pair_.first.send(sent_, 1, 1);
   pair_.first.advance();
   pair_.second.advance();
-  pair_.first.send(sent_later, 1, 2);
+  pair_.first.send(little, 1, 2);
   for (int pass = 0; pass < 2 && !pair_.second.done(small); ++pass) {
     pair_.first.advance();
     pair_.second.advance();
@@ -121,6 +132,25 @@ TEST_F(PulledMessages, AreNotPulledAfterTheirSendHasEnded) {
   const auto receives = pair_.second.receive(got_, 0, 1);
   EXPECT_THROW(pair_.settle(), MemberGone);
   EXPECT_FALSE(pair_.second.done(receives));
+}
+
+/// The receiver leaves after its receive. The sender notices that first when it writes another
+/// message.
+TEST_F(PulledMessages, SucceedIfTheirReceiverThenLeaves) {
+  const auto receives = pair_.second.receive(got_, 0, 1);
+  const auto sends = pair_.first.send(sent_, 1, 1);
+  pair_.first.advance();
+  for (int pass = 0; pass < 10; ++pass) pair_.second.advance();
+  ASSERT_TRUE(pair_.second.done(receives));
+  pair_.second.messages().give_up(GroupRank(0), true);  // drops the links
+  const auto late = pair_.first.send(sent_, 1, 1);
+  EXPECT_THROW(pair_.first.advance(), MemberGone);
+  expect_arrival(sends, receives, false);
+  const auto ended = pair_.first.messages().give_up(GroupRank(1), true);
+  ASSERT_TRUE(ended);
+  ASSERT_FALSE(ended->empty());
+  EXPECT_EQ(&ended->front(), late.get());
+  EXPECT_FALSE(pair_.first.advance());
 }
 
 TEST_F(PulledMessages, EndWithTheirSender) {
