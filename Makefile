@@ -100,7 +100,7 @@ $(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages $
 	@# The compilers are those that pip uses: under another name, ccache would miss.
 	@mkdir -p $(BUILD); export CC=$${CC:-$(call pythons,CC)} CXX=$${CXX:-$(call pythons,CXX)}; { test -e $(BUILD)/CMakeCache.txt || { \
 		cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release -DMCCL_PYTHON=OFF $(if $(FOR_TESTS),-DMCCL_TESTS=ON) && \
-		cmake --build $(BUILD) --parallel $(JOBS) $(if $(FOR_TESTS),,--target mccl); } || true; } >$(BUILD)/library.log 2>&1 & \
+		cmake --build $(BUILD) --parallel $(JOBS) $(if $(FOR_TESTS),,--target mccl mccl_program); } || true; } >$(BUILD)/library.log 2>&1 & \
 	$(if $(FOR_CLUSTER),scripts/install_packages.sh apt-packages-launch.txt apt-packages-rdma.txt >$(BUILD)/packages.log 2>&1 || true & \
 	)status=0; $(BIN)/python -m $(PIP_INSTALL) $(if $(FOR_TESTS),$(TEST_PINNED),$(PINNED)) || status=$$?; \
 	wait; exit $$status

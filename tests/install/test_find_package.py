@@ -1,6 +1,7 @@
 """Installs the library into a prefix, builds C++ and C programs against it, and runs them."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -101,15 +102,30 @@ def test_a_project_of_c_alone_finds_the_package(prefix: Path, tmp_path: Path):
     assert said == [f"rank {rank} of 2: sum 3, largest 3\n" for rank in range(2)]
 
 
+def flags_of_pkg_config(prefix: Path) -> list[str]:
+    """The flags with which a program is compiled and linked against the prefix."""
+    (folder,) = prefix.glob("lib*/pkgconfig")
+    flags = run("env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--cflags", "--libs", "mccl")
+    return [*flags.split(), f"-Wl,-rpath,{folder.parent}"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cpp-and-c.md"])
+def test_the_cpp_programs_of_the_pages_sum(page: str, prefix: Path, tmp_path: Path):
+    (code,) = re.findall(r"```cpp\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    source = tmp_path / "sum.cpp"
+    source.write_text(code)
+    program = tmp_path / "sum"
+    run("c++", "-std=c++20", source, "-o", program, *flags_of_pkg_config(prefix))
+    assert outputs_of_two(program) == ["3\n", "3\n"]
+
+
 def test_pkg_config_finds_a_prefix_that_was_moved(prefix: Path, tmp_path: Path):
     moved = tmp_path / "moved"
     prefix.rename(moved)
     try:
-        (folder,) = moved.glob("lib*/pkgconfig")
-        flags = run("env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--cflags", "--libs", "mccl")
         program = tmp_path / "all_reduce"
         source = ROOT / "examples/c/all_reduce.c"
-        run("cc", "-std=c99", source, "-o", program, *flags.split(), f"-Wl,-rpath,{folder.parent}")
+        run("cc", "-std=c99", source, "-o", program, *flags_of_pkg_config(moved))
         assert len(outputs_of_two(program)) == 2
     finally:
         moved.rename(prefix)

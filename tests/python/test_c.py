@@ -56,7 +56,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_example_sums_as_the_page_says(example: Path):
     said = sorted(launch(2, example).stdout.splitlines())
-    assert "\n".join(said) in PAGE.read_text()
+    assert "\n".join(f"[{rank}] {line}" for rank, line in enumerate(said)) in PAGE.read_text()
     assert said == [f"rank {rank} of 2: sum 3, largest 3" for rank in range(2)]
 
 
