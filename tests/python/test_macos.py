@@ -151,7 +151,8 @@ def test_a_wheel_for_macs_has_the_licences_of_what_it_contains(tmp_path: Path):
     (build / "src/cli").mkdir(parents=True)
     (build / "src/cli/mccl").touch()
     (build / "cmake_install.cmake").touch()  # Installs nothing.
-    described = pack.metadata([], [])
+    (tmp_path / "version.py").write_text("__version__ = '2.11.0'\n")
+    described = pack.metadata([tmp_path], [])
     pack.lay_out(build, described, ("cp311", "macosx_14_0_arm64"), tmp_path / "wheel")
     (information,) = (tmp_path / "wheel").glob("*.dist-info")
     licences = {path.name for path in (information / "licenses").iterdir()}
