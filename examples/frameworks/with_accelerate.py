@@ -5,6 +5,8 @@ from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 from torch.utils.data import DataLoader, TensorDataset
 
+import mccl  # noqa: F401
+
 accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="mccl")])
 set_seed(0)
 x = torch.randn(256, 8)

@@ -3,6 +3,8 @@
 import ignite.distributed as idist
 import torch
 
+import mccl  # noqa: F401
+
 
 def train(local_rank: int) -> None:
     """Runs on each rank."""

@@ -4,6 +4,8 @@ import lightning
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+import mccl  # noqa: F401
+
 
 class Line(lightning.LightningModule):
     """Learns the sum of its inputs."""

@@ -5,6 +5,8 @@ import tempfile
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
+import mccl  # noqa: F401
+
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
         folder,

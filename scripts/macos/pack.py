@@ -47,6 +47,12 @@ def python_tag() -> str:
     return f"cp{sys.version_info.major}{sys.version_info.minor}"
 
 
+def license_files() -> list[str]:
+    """Returns the files with the licences of what the wheel contains."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return pyproject["tool"]["scikit-build"]["wheel"]["license-files"]
+
+
 def lay_out(build: Path, described: StandardMetadata, tags: tuple[str, str], target: Path) -> None:
     """Copies all files of the wheel to `target`, except the list of files (RECORD)."""
     subprocess.run(
@@ -79,7 +85,8 @@ def lay_out(build: Path, described: StandardMetadata, tags: tuple[str, str], tar
     (information / "entry_points.txt").write_text("\n".join(entries) + "\n")
     licenses = information / "licenses"
     licenses.mkdir()
-    shutil.copy2(ROOT / "LICENSE", licenses / "LICENSE")
+    for name in license_files():
+        shutil.copy2(ROOT / name, licenses / name)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -13,11 +13,15 @@ from free_port import free_port
 from running import EXAMPLES, run
 from torchft.coordination import LighthouseServer
 
+#: With it, older versions of torch do not import mccl either.
+AS_TORCH_2_14 = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
 
 def accelerate(*options: str) -> str:
     fixed = "--num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
     tool = (sys.executable, "-m", "accelerate.commands.launch", *fixed.split())
-    return run(*tool, "--main_process_port", "0", *options, EXAMPLES / "with_accelerate.py")
+    script = EXAMPLES / "with_accelerate.py"
+    return run(*tool, "--main_process_port", "0", *options, script, **AS_TORCH_2_14)
 
 
 def loss_of(output: str, kind: str) -> float:
@@ -42,17 +46,19 @@ def test_transformers_under_mccl_launch():
         "--no-prefix",
         sys.executable,
         EXAMPLES / "with_transformers.py",
+        **AS_TORCH_2_14,
     )
     assert "2 ranks on mccl: loss " in output
 
 
 def test_lightning_starts_its_ranks():
-    output = run(sys.executable, EXAMPLES / "with_lightning.py")
+    output = run(sys.executable, EXAMPLES / "with_lightning.py", **AS_TORCH_2_14)
     assert "2 ranks on mccl: the same True" in output
 
 
 def test_ignite_starts_its_ranks():
-    assert "2 ranks on mccl: [3.0, 3.0, 3.0]" in run(sys.executable, EXAMPLES / "with_ignite.py")
+    output = run(sys.executable, EXAMPLES / "with_ignite.py", **AS_TORCH_2_14)
+    assert "2 ranks on mccl: [3.0, 3.0, 3.0]" in output
 
 
 def loss_of_deepspeed(stage: int, folder: Path) -> float:

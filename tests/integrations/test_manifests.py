@@ -6,6 +6,7 @@ package index.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import kubeflow_trainer_api.models as kubeflow
@@ -50,3 +51,18 @@ def test_schema(path: Path):
                 check_as_kubernetes(pod)
         else:
             check_as_kubernetes(resource)
+
+
+def spread_constraints(part: object) -> Iterator[dict]:
+    if isinstance(part, dict):
+        yield from part.get("topologySpreadConstraints", [])
+    if isinstance(part, dict | list):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from spread_constraints(inner)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.name)
+def test_nodes_that_admit_no_ranks_do_not_prevent_a_spread(path: Path):
+    """Such as the control plane, whose taint the scheduler ignores here by default."""
+    for constraint in spread_constraints(list(yaml.safe_load_all(path.read_text()))):
+        assert constraint["nodeTaintsPolicy"] == "Honor"

@@ -6,9 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from launching import environment, program
+from launching import ROOT, environment, program
 
-COMMANDS = ("launch", "config", "doctor", "bench", "plan", "completion")
+#: The commands of `mccl --help`.
+COMMANDS = (
+    "launch", "config", "doctor", "bench", "plan", "status", "top", "dump", "trace", "completion",
+)  # fmt: skip
 
 
 def said(*words: str) -> str:
@@ -95,6 +98,17 @@ def test_manual_pages_hold_the_help(command: str):
     )
     assert shown.stderr == ""
     assert "SYNOPSIS" in re.sub(r".\x08", "", shown.stdout)  # groff overstrikes bold characters
+
+
+def test_each_command_that_the_first_page_lists_has_a_page(tmp_path: Path):
+    definitions = (f"-DPROGRAM={program()}", f"-DFOLDER={tmp_path}")
+    script = ROOT / "cmake/tell_shells.cmake"
+    subprocess.run(["cmake", *definitions, "-P", script], check=True, env=environment())
+    pages = tmp_path / "share/man/man1"
+    listed = re.findall(r"^\.BR (\S+) \(1\)$", (pages / "mccl.1").read_text(), re.M)
+    assert {name.replace("\\-", "-") for name in listed} == {f"mccl-{name}" for name in COMMANDS}
+    expected = {"mccl.1", *(f"mccl-{name}.1" for name in COMMANDS)}
+    assert {path.name for path in pages.iterdir()} == expected
 
 
 def test_a_manual_page_of_nothing_is_an_error():

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from macos import macho, stub
+from macos import macho, pack, stub
 from macos.check import faults
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +144,19 @@ def test_a_list_with_two_symbols_in_a_line_is_refused(tmp_path):
     path.write_text("library: /usr/lib/libx.dylib\n_a _b\n")
     with pytest.raises(ValueError, match=r":2: expected one symbol, found '_a _b'"):
         stub.read_list(path)
+
+
+def test_a_wheel_for_macs_has_the_licences_of_what_it_contains(tmp_path: Path):
+    build = tmp_path / "build"
+    (build / "src/cli").mkdir(parents=True)
+    (build / "src/cli/mccl").touch()
+    (build / "cmake_install.cmake").touch()  # Installs nothing.
+    (tmp_path / "version.py").write_text("__version__ = '2.11.0'\n")
+    described = pack.metadata([tmp_path], [])
+    pack.lay_out(build, described, ("cp311", "macosx_14_0_arm64"), tmp_path / "wheel")
+    (information,) = (tmp_path / "wheel").glob("*.dist-info")
+    licences = {path.name for path in (information / "licenses").iterdir()}
+    assert licences == {"LICENSE", "THIRD_PARTY_LICENSES"}
 
 
 #: At most this many files compile within the two minutes that the test may take.
