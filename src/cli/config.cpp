@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,7 +12,6 @@
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/config/links.h"
-#include "cli/flags.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
 #include "cli/kit/file.h"
@@ -82,8 +80,7 @@ struct Cluster {
   }
 };
 
-/// Stores the hosts that were reached in `cluster`. Throws Error if a host was not reached and
-/// --ignore-unreachable is absent, or if no host was reached.
+/// Throws Error if a host was not reached and --ignore-unreachable is absent, or if none was.
 void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& asked,
                   Cluster& cluster) {
   std::string faults;
@@ -104,8 +101,7 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
   say("skipping hosts that cannot be queried:" + faults);
 }
 
-/// Checks the hosts and the flags before any host is queried. Throws InvalidArgument if they are
-/// wrong, and Error if --svg is given and Graphviz is missing.
+/// Checks the hosts and the flags before any host is queried.
 void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(
@@ -123,13 +119,6 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<H
     throw Error(
         "--svg: dot is not in PATH; install Graphviz (Debian: apt install graphviz; macOS: brew "
         "install graphviz), or run dot on the output of --dot on a machine that has it");
-}
-
-/// Throws Error if the facts show that two names refer to the same machine.
-void refuse_one_machine(const std::vector<HostFacts>& facts) {
-  const std::vector<cluster::Finding> same = cluster::check_identity(facts);
-  if (same.empty()) return;
-  throw Error(fmt::format("{}: {}. {}", same.front().where, same.front().what, same.front().cure));
 }
 
 std::string commands_text(const Cluster& cluster) {
@@ -172,8 +161,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster.findings}};
 }
 
-/// Runs the steps. Throws Error if the user does not agree or if a step fails. Returns the path of
-/// the script that undoes the steps.
+/// Runs the steps. Returns the path of the script that undoes them.
 std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& signals,
                    const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
@@ -206,8 +194,7 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
                           : text_of(kept, undo));
 }
 
-/// Tests the links, and returns a table of the results. An error, such as an interrupt, leaves the
-/// addresses in place, so its message names the undo script.
+/// Returns a table. An error leaves the addresses in place, so it names the undo script.
 std::string try_links(hosts::Inquiry& inquiry, Cluster& cluster, const std::string& undo) {
   try {
     return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links, cluster.findings);
@@ -223,7 +210,6 @@ bool is_good(const Cluster& cluster) {
          cluster::worst_of(cluster.findings) != cluster::Severity::problem;
 }
 
-/// Makes Graphviz print the picture on this program's standard output.
 void draw(const std::string& graph) {
   std::fflush(stdout);
   FILE* const dot = ::popen("dot -Tsvg", "w");
@@ -232,8 +218,7 @@ void draw(const std::string& graph) {
   if (::pclose(dot) != 0) throw Error("dot -Tsvg failed; mccl config --dot prints its input");
 }
 
-/// Prints only the picture on standard output, so that the output can be piped. Prints the findings
-/// on standard error.
+/// Standard output gets only the picture, so that it can be piped.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
   const std::string text = dot_of(cluster.found.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);
@@ -255,7 +240,7 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
 }
 
 int run_config(const ConfigFlags& flags) {
-  const launch::Hostfile file = hosts::hosts_of(flags.which);
+  const launch::Hostfile file = hosts_of(flags.which);
   refuse_what_cannot_be_written(flags, file.hosts);
   const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
@@ -263,7 +248,9 @@ int run_config(const ConfigFlags& flags) {
   inquiry.gather(std::chrono::seconds(flags.which.patience));
   Cluster cluster;
   keep_reached(flags, inquiry.asked(), cluster);
-  refuse_one_machine(cluster.facts);
+  // Two names may refer to the same machine.
+  if (const auto same = cluster::check_identity(cluster.facts); !same.empty())
+    throw Error(fmt::format("{}: {}. {}", same[0].where, same[0].what, same[0].cure));
   hosts::refuse_unconfirmed(cluster.facts);
   inquiry.forget_unreached();
   plan(flags, inquiry, cluster);
@@ -304,7 +291,7 @@ int run_config(const ConfigFlags& flags) {
 
 void add_flags(CLI::App& app, ConfigFlags& flags) {
   app.footer(kFooter);
-  hosts::add_flags(app, flags.which, "a host may take to report its facts");
+  add_host_flags(app, flags.which, "a host may take to report its facts");
   app.add_flag("--verbose", flags.verbose, "Report every connection that is tested");
   app.add_flag("--ignore-unreachable", flags.ignore_unreachable,
                "Skip hosts that cannot be queried");

@@ -21,8 +21,7 @@ using hosts::Dialled;
 using hosts::LinkTest;
 using hosts::LinkTime;
 
-/// Returns the links that are worth using. Drops wireless links, and each link that is less than
-/// half as fast as another link between the same hosts.
+/// Drops wireless links, and links that are less than half as fast as another between the hosts.
 std::vector<cluster::CableLink> worthwhile(std::span<const cluster::CableLink> links) {
   std::vector<cluster::CableLink> kept;
   for (const cluster::CableLink& link : links) {
@@ -54,8 +53,7 @@ Finding no_network(std::span<const HostFacts> facts) {
           .cure = "give all hosts addresses in one network, or use --over cables"};
 }
 
-/// Chooses the connections of the job: cables of any kind, or a network. Not called if discover()
-/// has already chosen Thunderbolt cables.
+/// Not called if discover() has already chosen Thunderbolt cables.
 TopologyChoice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
                       const cluster::Connectivity& joined) {
   TopologyChoice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
@@ -78,8 +76,7 @@ void add_both_ways(std::vector<LinkTest>& tests, int a, const std::string& at_a,
   tests.push_back({b, a, at_b, at_a});
 }
 
-/// Adds tests between each host of a network and the next host in `order`, in both directions, so
-/// that every host both opens and accepts connections.
+/// Tests each host with the next one in `order`, in both directions.
 void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
   const auto addresses = addresses_in(facts, wire);
@@ -107,7 +104,7 @@ nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& 
   return json;
 }
 
-/// Returns compact JSON. Replaces invalid UTF-8, because names from hosts may contain any bytes.
+/// Names from hosts may contain any bytes.
 std::string text_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
