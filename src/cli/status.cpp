@@ -54,30 +54,24 @@ struct StatusFlags {
   bool json = false;
 };
 
-struct Shown {
+/// `reports` must not be empty. Stores the worst health of the jobs in `worst`.
+std::string survey_text(std::vector<RankReport> reports, const StatusFlags& flags, Health& worst) {
   std::string text;
-  Health health = Health::healthy;
-};
-
-/// `reports` must not be empty.
-Shown shown(std::vector<RankReport> reports, const StatusFlags& flags) {
-  Shown shown;
+  worst = Health::healthy;
   json raw = json::array();
   for (RankReport& each : reports) raw.push_back(std::move(each.raw));
   json findings = json::array();
   for (const JobReport& job : assess(std::move(reports), flags.stuck_after)) {
-    shown.health = std::max(shown.health, job.health);
+    worst = std::max(worst, job.health);
     for (const std::string& finding : job.findings) findings.push_back(finding);
-    shown.text += (shown.text.empty() ? "" : "\n") + to_text(job);
+    text += (text.empty() ? "" : "\n") + to_text(job);
   }
-  if (!flags.json) return shown;
-  const json all = {
-      {"health", name_of(shown.health)}, {"findings", findings}, {"ranks", std::move(raw)}};
+  if (!flags.json) return text;
+  const json all = {{"health", name_of(worst)}, {"findings", findings}, {"ranks", std::move(raw)}};
   // With --follow, each survey is one line, because a script can split a stream into lines more
   // easily than into JSON documents.
-  shown.text = flags.follow ? all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
-                            : cluster::dumped(all);
-  return shown;
+  return flags.follow ? all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
+                      : cluster::dumped(all);
 }
 
 /// Returns kGood if all jobs of the last survey were healthy, else kFailed.
@@ -90,9 +84,7 @@ int run_status(const StatusFlags& flags) {
   }
   Health health = Health::healthy;
   while (!reports.empty()) {
-    const Shown now = shown(std::move(reports), flags);
-    health = now.health;
-    fmt::print("{}", now.text);
+    fmt::print("{}", survey_text(std::move(reports), flags, health));
     std::fflush(stdout);
     if (!flags.follow) break;
     std::this_thread::sleep_for(std::chrono::duration<double>(*flags.follow));

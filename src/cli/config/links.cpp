@@ -90,25 +90,6 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
   }
 }
 
-nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
-  // MLX passes the value of "ssh" to ssh, which accepts user@name, but not user@name:port.
-  nlohmann::ordered_json json = {
-      {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
-      {"ips", entry.ips},
-      {"rdma", entry.rdma}};
-  if (host.port != 0) json["port"] = host.port;
-  if (host.slots) json["slots"] = *host.slots;
-  if (!host.python.empty()) json["python"] = host.python;
-  if (!host.directory.empty()) json["cwd"] = host.directory;
-  if (!host.environment.empty()) json["env"] = host.environment;
-  return json;
-}
-
-/// Names from hosts may contain any bytes.
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
 
 Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
@@ -196,20 +177,6 @@ std::string exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
     }
   }
   return rows.size() > 1 ? cluster::table_text(rows) : "";
-}
-
-std::string hostfile_text(std::span<const Host> hosts,
-                          std::span<const cluster::HostfileEntry> entries,
-                          const std::string& backend, const std::vector<std::string>& variables) {
-  std::string text = "{\n";
-  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
-  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
-    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
-                        i + 1 < entries.size() ? "," : "");
-  }
-  return text + "  ]\n}\n";
 }
 
 }  // namespace mccl::cli::config

@@ -52,11 +52,4 @@ std::string exchange(hosts::Inquiry& inquiry, std::span<const cluster::HostFacts
                      std::span<const cluster::Addressed> links,
                      std::vector<cluster::Finding>& findings);
 
-/// Returns a hostfile for mccl launch and MLX, with one line per host. Takes addresses and RDMA
-/// devices from `entries`, and all other settings from `hosts`. `variables` have the form
-/// NAME=VALUE.
-std::string hostfile_text(std::span<const Host> hosts,
-                          std::span<const cluster::HostfileEntry> entries,
-                          const std::string& backend, const std::vector<std::string>& variables);
-
 }  // namespace mccl::cli::config

@@ -56,13 +56,8 @@ assert torch.equal(x.cpu(), n * torch.arange(1000) + n * (n - 1) / 2), x
 dist.destroy_process_group()
 )py";
 
-/// A Python interface of MCCL, and a script that tests it.
-struct Face {
-  std::string name;
-  std::string script;
-};
-
-std::vector<Face> faces() {
+/// The Python interfaces of MCCL, each with a script that tests it.
+std::vector<std::pair<std::string, std::string>> faces() {
   const auto with_imports = [](const char* imports) {
     return fmt::format(fmt::runtime(kImports), imports);
   };
@@ -312,12 +307,10 @@ std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Other
     trials.push_back(bench_of(machine.program, "rdma", 2, folder));
     trials.back().bound_gbs = *machine.rdma_gbs;
   }
-  for (const Face& face : faces()) {
+  for (const auto& [name, script] : faces()) {
     if (machine.python.empty()) break;
     trials.push_back(
-        {face.name,
-         {machine.program, "launch", "-n", "2", "--", machine.python, "-c", face.script},
-         ""});
+        {name, {machine.program, "launch", "-n", "2", "--", machine.python, "-c", script}, ""});
   }
   if (!others.flags.empty()) trials.push_back(among(machine.program, others, false));
   if (!others.flags.empty() && others.rdma_gbs)

@@ -36,12 +36,6 @@ std::string stamp_of_now() {
   return fmt::format("{}.{:03} ", local_time_text(now, "%H:%M:%S"), since.count() % 1000);
 }
 
-/// The name is unique among the jobs of this machine.
-std::string name_of_job(int restarts) {
-  return fmt::format("{}-{}{}", local_time_text(std::chrono::system_clock::now(), "%Y%m%d-%H%M%S"),
-                     ::getpid(), restarts > 0 ? fmt::format("-restart-{}", restarts) : "");
-}
-
 /// Removes the rest of a line whose beginning has been written from `text`, and returns it.
 std::string_view take_end_of_line(std::string_view& text) {
   const std::string_view end = text.substr(0, text.find('\n') + 1);
@@ -149,7 +143,11 @@ Console::Console(int ranks, const ConsoleOptions& options, int restarts)
   for (int rank = 0; rank < ranks; ++rank)
     prefixes_[static_cast<std::size_t>(rank)] =
         prefix_of(rank, ranks, options.colour && sinks_[0]->is_terminal);
-  if (!options.log_folder.empty()) open_files(ranks, options.log_folder, name_of_job(restarts));
+  if (options.log_folder.empty()) return;
+  open_files(
+      ranks, options.log_folder,
+      fmt::format("{}-{}{}", local_time_text(std::chrono::system_clock::now(), "%Y%m%d-%H%M%S"),
+                  ::getpid(), restarts > 0 ? fmt::format("-restart-{}", restarts) : ""));
 }
 
 void Console::open_files(int ranks, const std::string& folder, const std::string& name) {

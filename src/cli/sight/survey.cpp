@@ -92,32 +92,29 @@ RankReport unanswered(const std::string& job, int rank, int pid, std::string_vie
 
 /// Returns nothing if the rank has ended. The job is taken from the name of the socket, so that a
 /// rank that does not answer has the same job as the others.
-std::optional<RankReport> ask_rank(const RankSocket& socket) {
+std::vector<RankReport> ask_rank(const RankSocket& socket) {
   const std::string who = text_of(socket);
   try {
     RankReport report = parse_status(ask(socket, node::kRequestStatus), who);
     report.raw["job"] = report.job = socket.job;
-    return report;
+    return {std::move(report)};
   } catch (const RankGone&) {
-    return std::nullopt;
+    return {};
   } catch (const Error& error) {
     std::string_view trouble = error.what();
     if (trouble.starts_with(who + " ")) trouble.remove_prefix(who.size() + 1);
-    return unanswered(socket.job, socket.rank, socket.pid, trouble);
+    return {unanswered(socket.job, socket.rank, socket.pid, trouble)};
   }
 }
 
 /// Asks on threads, because waiting for a rank that does not answer takes seconds.
-template <typename Result, typename Element, typename Ask>
-std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask_one) {
-  std::vector<std::future<Result>> asked;
-  asked.reserve(elements.size());
+template <typename Element>
+void ask_all(const std::vector<Element>& elements,
+             std::vector<RankReport> (*ask_one)(const Element&), std::vector<RankReport>& answers) {
+  std::vector<std::future<std::vector<RankReport>>> asked;
   for (const Element& element : elements)
     asked.push_back(std::async(std::launch::async, ask_one, std::cref(element)));
-  std::vector<Result> answers;
-  answers.reserve(asked.size());
-  for (auto& each : asked) answers.push_back(each.get());
-  return answers;
+  for (auto& each : asked) std::ranges::move(each.get(), std::back_inserter(answers));
 }
 
 /// A job that has ranks on other hosts.
@@ -274,11 +271,8 @@ std::vector<RankReport> survey(std::optional<int> pid) {
     });
   }
   std::vector<RankReport> answers;
-  for (auto& each : ask_all<std::optional<RankReport>>(sockets, ask_rank))
-    if (each) answers.push_back(*std::move(each));
-  const std::vector<SpreadJob> spread = spread_jobs(sockets, answers);
-  for (auto& others : ask_all<std::vector<RankReport>>(spread, ask_for_others))
-    std::ranges::move(others, std::back_inserter(answers));
+  ask_all(sockets, ask_rank, answers);
+  ask_all(spread_jobs(sockets, answers), ask_for_others, answers);
   return answers;
 }
 
