@@ -72,7 +72,6 @@ struct HostShell {
   }
 
   bool busy() const { return job && !status && !session.ended() && Clock::now() < limit; }
-  /// False if the shell can run no other HostJob.
   bool is_usable() const { return !session.ended() && !hung; }
   /// How the current job failed. Empty if it succeeded. Valid once busy() is false.
   std::string fault() const {
@@ -99,14 +98,13 @@ struct HostShell {
 };
 
 /// Scripts of a host's guard (see setup_run.h). Its folder has a file `undecided`, which the
-/// session renames to `kept`, or the guard to `reverted`; the first rename decides. A rename takes
-/// no space, and a guard that finds no `kept` undoes the steps, even if /tmp is full or has been
-/// emptied.
+/// session renames to `kept`, or the guard to `reverted`; the first rename decides. A guard that
+/// finds no `kept` undoes the steps, even if /tmp is full or has been emptied.
 class Guard {
  public:
   /// Starts a process that survives the session, and undoes the steps if it is not renewed for
-  /// `limit`. Meanwhile it touches its file `waits`, with the name of the host's network namespace,
-  /// because containers may share /tmp. Fails while the guard of another set-up waits.
+  /// `limit`. It touches its file `waits`, which names the host's network namespace, because
+  /// containers may share /tmp. Fails while the guard of another set-up waits.
   std::string start(std::size_t host, const std::string& undo, std::chrono::seconds limit) const {
     return fmt::format(
         "me=$(readlink /proc/self/ns/net); for w in $(find /tmp/{3}*/waits -type f -user $(id -u) "
@@ -212,8 +210,8 @@ class SetupRun {
                          [&](std::size_t host) { return guard_.stop(host); });
   }
 
-  /// Undoes the steps that were begun, in reverse order, and ends the guards. The guard of a host
-  /// that is lost meanwhile undoes the host's steps.
+  /// Undoes the steps that were begun, in reverse order, and ends the guards. Lost hosts undo
+  /// theirs.
   SetupResult undo() {
     SetupResult result;
     result.fault = fault_;
@@ -240,7 +238,7 @@ class SetupRun {
   }
 
   /// Runs the jobs, in order on each host. Returns true if all succeeded. With `ends_at_fault`,
-  /// starts no job after the first failure. Renews the guards of hosts that run no job.
+  /// starts no job after the first failure. Renews idle hosts' guards.
   bool do_all(const std::vector<HostJob>& jobs, bool ends_at_fault) {
     fault_.clear();
     std::map<std::size_t, std::deque<HostJob>> left;
@@ -308,7 +306,6 @@ class SetupRun {
   std::string fault_;
 };
 
-/// Throws Error on a signal, or if standard input has ended.
 bool person_agrees(Signals& signals) {
   fmt::print(stderr, "Run these commands? [y/N] ");
   std::fflush(stderr);
