@@ -11,9 +11,7 @@
 #include "base/environment.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/routine.h"
-#include "cli/bench/run.h"
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cli/kit/file.h"
 #include "cli/kit/program.h"
 #include "cli/kit/quantity.h"
@@ -75,7 +73,6 @@ struct BenchFlags {
   Options rest;
 };
 
-/// Returns the settings of the environment, overridden by the flags.
 Config config_of(const BenchFlags& flags) {
   Config config = Config::from_environment();
   if (!flags.transport.empty()) config.set("transport", flags.transport);
@@ -101,7 +98,6 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   }
 }
 
-/// Runs this process as one rank of a job that this command or another launcher has started.
 int run_as_rank(const Placement& placement, const Config& config, const Options& options,
                 bool one_host) {
   rendezvous::Joined joined = rendezvous::join(placement, config);
@@ -112,8 +108,7 @@ int run_as_rank(const Placement& placement, const Config& config, const Options&
   return kGood;
 }
 
-/// Moves the words that end with .json, which are files of earlier results, from
-/// `flags.calls.routines` to the returned list.
+/// Moves the words that end with .json, files of earlier results, out of `flags.calls.routines`.
 std::vector<std::string> take_results(BenchFlags& flags) {
   std::vector<std::string>& words = flags.calls.routines;
   const auto is_measured = [](const std::string& word) { return !word.ends_with(".json"); };
@@ -125,7 +120,7 @@ std::vector<std::string> take_results(BenchFlags& flags) {
   return taken;
 }
 
-/// Throws InvalidArgument if the picture cannot be written, or if no routine has sizes to draw.
+/// Checks that the picture can be written, and that a routine has sizes to draw.
 void check_picture(const BenchFlags& flags) {
   if (flags.plot.empty()) return;
   const bool is_known =

@@ -1,13 +1,24 @@
-// The subcommands of `mccl`, and the data that main() needs about each.
+// The subcommands of `mccl`: what main() needs about each, and how their flags are added and
+// checked.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/nearest.h"
+#include "base/value_text.h"
+#include "cli/launch/hostfile.h"
+#include "mccl/error.h"
 
 namespace mccl::cli {
 
@@ -28,69 +39,123 @@ struct Command {
   /// Executes the command, once its arguments are parsed. Returns the exit status. Throws
   /// InvalidArgument if arguments contradict each other, and another Error for any other failure.
   std::function<int()> run = {};
-  /// Set for a command that starts another program, and null otherwise. main() stores the name and
-  /// the arguments of that program here, without parsing them.
+  /// Set for a command that starts another program. main() stores the name and the arguments of
+  /// that program here, without parsing them.
   std::shared_ptr<std::vector<std::string>> program = {};
-  /// Set for a command that starts itself again, once for each rank, and null otherwise. main()
-  /// stores the command's own arguments here.
+  /// Set for a command that starts itself again, once for each rank. main() stores the command's
+  /// own arguments here.
   std::shared_ptr<std::vector<std::string>> arguments = {};
-  /// Flags of similar programs that this command lacks. If the user gives one, the error message
-  /// suggests the equivalent flag of this command.
+  /// Flags of similar programs, for suggestions in error messages.
   std::span<const OtherName> other_names = {};
 };
 
-/// Adds a subcommand, with its flags and its help, to `program`. All functions below have this
-/// type.
-using AddCommand = Command (*)(CLI::App& program);
-/// Measures the speed of the collectives, and the maximum speed that this machine allows.
+// Each function adds a subcommand, with its flags and its help, to `program`.
 namespace bench {
 Command add(CLI::App& program);
 }
-/// Prints shell completions or manual pages, which are generated from the flags.
 namespace completion {
 Command add(CLI::App& program);
 Command add_man(CLI::App& program);
 }  // namespace completion
-/// Finds cables, sets them up and writes a hostfile.
 namespace config {
 Command add(CLI::App& program);
 }
-/// Finds faults of a machine or a cluster before a job runs on it.
 namespace doctor {
 Command add(CLI::App& program);
 }
-/// Forwards connections at a port of this host to torch's store. `mccl launch` starts this command
-/// on hosts that may be unable to reach the host of rank 0.
-namespace forward {
-Command add(CLI::App& program);
-}
-/// Starts the ranks of a job, here and on other machines, and watches them until they end.
-namespace launch {
-Command add(CLI::App& program);
-}
-/// Predicts which schedule a call would use and how long it would take, without making the call.
-namespace plan {
-Command add(CLI::App& program);
-}
-/// Runs on each host that mccl doctor or mccl config queries, and answers their requests.
-namespace probe {
-Command add(CLI::App& program);
-}
-/// Prints the flight record of a running process.
 namespace dump {
 Command add(CLI::App& program);
 }
-/// Shows the running jobs of this user on this host.
+namespace forward {
+Command add(CLI::App& program);
+}
+namespace launch {
+Command add(CLI::App& program);
+}
+namespace plan {
+Command add(CLI::App& program);
+}
+namespace probe {
+Command add(CLI::App& program);
+}
 namespace status {
 Command add(CLI::App& program);
 }
-/// Watches the running jobs in a terminal.
 namespace top {
 Command add(CLI::App& program);
 }
-/// Merges and compares the flight records of ranks.
 namespace trace {
 Command add(CLI::App& program);
 }
+
+/// A function for CLI::Option::check. Returns an error message, or an empty text if the value is
+/// valid.
+using ValueCheck = std::function<std::string(const std::string&)>;
+
+ValueCheck integer_between(std::int64_t least, std::int64_t most);
+ValueCheck number_between(double least, double most);
+/// Accepts only `names`, whose characters must outlive the check.
+ValueCheck one_of(std::vector<std::string_view> names);
+/// A ValueCheck that rejects an empty value, which often comes from an unset shell variable. The
+/// commands would treat an empty value like an absent flag.
+std::string not_empty(const std::string& text);
+
+/// Returns the enumerator for which name_of() returns `text`. `count` is the number of enumerators.
+/// Throws InvalidArgument for an unknown name; the message begins with `flag` and suggests the
+/// nearest name.
+template <typename Kind>
+Kind kind_of(std::string_view flag, std::string_view text, int count) {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < count; ++i) names.push_back(name_of(static_cast<Kind>(i)));
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<Kind>(found - names.begin());
+  throw InvalidArgument(
+      fmt::format("{}: {} is not known; {}", flag, in_quotes(text), choices_near(text, names)));
+}
+
+template <typename T>
+inline constexpr bool kIsList = false;
+template <typename T>
+inline constexpr bool kIsList<std::vector<T>> = true;
+
+/// Adds a flag with a value. `name` holds the flag's names and, after a blank, the placeholder that
+/// the help shows for the value. A flag whose value is a list may be repeated.
+template <typename T>
+CLI::Option* add_value(CLI::App& app, const std::string& name, T& value, const std::string& help,
+                       const ValueCheck& check = {}) {
+  const std::size_t blank = name.find(' ');
+  CLI::Option* option = app.add_option(name.substr(0, blank), value, help);
+  if (blank != name.npos) option->option_text(name.substr(blank + 1));
+  if constexpr (kIsList<T>) option->allow_extra_args(false)->take_all();
+  return check ? option->check(check) : option;
+}
+
+/// Values of the flags that specify which hosts to use.
+struct WhichHosts {
+  std::string hosts;
+  std::string hostfile;
+  std::string user;
+  std::vector<std::string> ssh_arguments;
+  int patience = 60;  ///< Seconds that a host may take to answer or to become ready.
+};
+
+/// Adds --hosts, --hostfile, --user, --ssh-arg and --patience. `patience` completes the help text
+/// "Seconds that …" of --patience.
+void add_host_flags(CLI::App& app, WhichHosts& which, const std::string& patience);
+
+/// Returns the hosts that the flags specify, or `usual` if they specify none.
+launch::Hostfile hosts_of(const WhichHosts& which, std::vector<Host> usual = {Host{}});
+
+using Words = std::span<const char* const>;
+
+/// Returns the message for an error in parsing `words`, the arguments of `command`: the parser's
+/// own message, or a suggestion of the nearest flag if a flag is unknown.
+std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,
+                         std::span<const OtherName> other_names = {});
+
+/// Returns the index of the first of `words`, the arguments of `command`, that is neither a flag of
+/// `command` nor the value of such a flag. Returns the number of words if there is no such word. A
+/// word "--" ends the flags, so the index of the word after it is returned.
+std::size_t end_of_flags(const CLI::App& command, Words words);
 
 }  // namespace mccl::cli

@@ -13,7 +13,6 @@
 
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cli/kit/program.h"
 #include "mccl/error.h"
 
@@ -35,14 +34,10 @@ struct Flag {
   Takes takes = Takes::nothing;
 };
 
-struct Page {
-  std::string name;
-  std::string about;
-  std::vector<Flag> flags;
-};
+using Commands = std::vector<const CLI::App*>;
 
-std::vector<const CLI::App*> listed_commands(const CLI::App& program) {
-  std::vector<const CLI::App*> commands;
+Commands listed_commands(const CLI::App& program) {
+  Commands commands;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; }))
     if (!command->get_group().empty()) commands.push_back(command);
   return commands;
@@ -76,16 +71,14 @@ std::vector<Flag> flags_of(const CLI::App& command) {
   return flags;
 }
 
-/// Returns the names of all flags of a command or, if `takes` is given, only of the flags with that
-/// kind of value. A blank precedes and follows each name.
-std::string names_in(const Page& page, std::optional<Takes> takes = {}) {
+/// Returns the flags with that kind of value, or all, with a blank before and after each name.
+std::string names_in(const CLI::App& command, std::optional<Takes> takes = {}) {
   std::string names = " ";
-  for (const Flag& flag : page.flags)
+  for (const Flag& flag : flags_of(command))
     if (!takes || flag.takes == *takes) names += fmt::format("{} ", fmt::join(flag.names, " "));
   return names;
 }
 
-/// Inserts a backslash before each character of `text` that is one of `characters`.
 std::string escaped(std::string_view text, std::string_view characters) {
   std::string result;
   for (const char c : text) {
@@ -107,14 +100,14 @@ std::string roff(std::string_view text) {
   return result;
 }
 
-std::string bash_of(const std::vector<Page>& pages) {
+std::string bash_of(const Commands& commands) {
   std::vector<std::string> names;
   std::string cases;
-  for (const Page& page : pages) {
-    names.push_back(page.name);
+  for (const CLI::App* each : commands) {
+    names.push_back(each->get_name());
     cases +=
-        fmt::format("    {}) flags=\"{}\" files=\"{}\" folders=\"{}\" ;;\n", page.name,
-                    names_in(page), names_in(page, Takes::file), names_in(page, Takes::folder));
+        fmt::format("    {}) flags=\"{}\" files=\"{}\" folders=\"{}\" ;;\n", names.back(),
+                    names_in(*each), names_in(*each, Takes::file), names_in(*each, Takes::folder));
   }
   return fmt::format(R"sh(# Completions of mccl for bash, as `mccl completion bash` prints them.
 _mccl() {{
@@ -142,13 +135,14 @@ complete -o default -o filenames -F _mccl mccl
                      fmt::join(names, " "), fmt::join(names, " "), cases);
 }
 
-std::string zsh_of(const std::vector<Page>& pages) {
-  std::string commands;
+std::string zsh_of(const Commands& commands) {
+  std::string list;
   std::string cases;
-  for (const Page& page : pages) {
-    commands += fmt::format("    {}\n", shell_word(page.name + ":" + page.about));
-    cases += fmt::format("    {})\n      _arguments -S \\\n", page.name);
-    for (const Flag& flag : page.flags) {
+  for (const CLI::App* each : commands) {
+    const std::string name = each->get_name();
+    list += fmt::format("    {}\n", shell_word(name + ":" + each->get_description()));
+    cases += fmt::format("    {})\n      _arguments -S \\\n", name);
+    for (const Flag& flag : flags_of(*each)) {
       const std::string about = escaped(flag.about, "[]:\\");
       const std::string value =
           flag.takes == Takes::nothing
@@ -157,12 +151,12 @@ std::string zsh_of(const std::vector<Page>& pages) {
                             flag.takes == Takes::file     ? "_files"
                             : flag.takes == Takes::folder ? "_files -/"
                                                           : "");
-      for (const std::string& name : flag.names)
+      for (const std::string& of_flag : flag.names)
         cases += fmt::format("        {} \\\n",
-                             shell_word(fmt::format("*{}[{}]{}", name, about, value)));
+                             shell_word(fmt::format("*{}[{}]{}", of_flag, about, value)));
     }
-    cases += page.name == "completion" ? "        '1:shell:(bash zsh fish)'\n      ;;\n"
-                                       : "        '*:: :_normal'\n      ;;\n";
+    cases += name == "completion" ? "        '1:shell:(bash zsh fish)'\n      ;;\n"
+                                  : "        '*:: :_normal'\n      ;;\n";
   }
   return fmt::format(R"sh(#compdef mccl
 # Completions of mccl for zsh, as `mccl completion zsh` prints them.
@@ -181,24 +175,25 @@ _mccl() {{
 }}
 _mccl "$@"
 )sh",
-                     commands, cases);
+                     list, cases);
 }
 
-std::string fish_of(const std::vector<Page>& pages) {
+std::string fish_of(const Commands& commands) {
   std::string text = "# Completions of mccl for fish, as `mccl completion fish` prints them.\n";
   const auto quoted = [](std::string_view about) {
     return fmt::format("'{}'", escaped(about, "'\\"));
   };
-  for (const Page& page : pages) {
-    text += fmt::format("complete -c mccl -n __fish_use_subcommand -f -a {} -d {}\n", page.name,
-                        quoted(page.about));
-    const std::string when = fmt::format("'__fish_seen_subcommand_from {}'", page.name);
-    if (page.name == "completion")
+  for (const CLI::App* each : commands) {
+    const std::string name = each->get_name();
+    text += fmt::format("complete -c mccl -n __fish_use_subcommand -f -a {} -d {}\n", name,
+                        quoted(each->get_description()));
+    const std::string when = fmt::format("'__fish_seen_subcommand_from {}'", name);
+    if (name == "completion")
       text += fmt::format("complete -c mccl -n {} -f -a 'bash zsh fish'\n", when);
-    for (const Flag& flag : page.flags) {
+    for (const Flag& flag : flags_of(*each)) {
       text += fmt::format("complete -c mccl -n {}", when);
-      for (const std::string& name : flag.names)
-        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      for (const std::string& of_flag : flag.names)
+        text += of_flag.starts_with("--") ? " -l " + of_flag.substr(2) : " -s " + of_flag.substr(1);
       const char* value = flag.takes == Takes::file     ? " -r -F"
                           : flag.takes == Takes::folder ? " -x -a '(__fish_complete_directories)'"
                           : flag.takes == Takes::text   ? " -x"
@@ -209,10 +204,9 @@ std::string fish_of(const std::vector<Page>& pages) {
   return text;
 }
 
-/// Returns the manual page of a command, or of the program if `command` is empty, as roff. Throws
-/// InvalidArgument if there is no such command.
+/// Returns the manual page of a command, or of the program if `command` is empty, as roff.
 std::string manual_of(const CLI::App& program, const std::string& command) {
-  const std::vector<const CLI::App*> commands = listed_commands(program);
+  const Commands commands = listed_commands(program);
   const CLI::App* app = &program;
   if (!command.empty()) {
     const auto found = std::ranges::find_if(
@@ -256,16 +250,13 @@ Command add(CLI::App& program) {
   app->footer(kFooter);
   add_value(*app, "shell SHELL", *shell, "bash, zsh or fish", one_of({"bash", "zsh", "fish"}))
       ->required();
-  return {
-      app, [shell, &program] {
-        std::vector<Page> pages;
-        for (const CLI::App* command : listed_commands(program))
-          pages.push_back({command->get_name(), command->get_description(), flags_of(*command)});
-        fmt::print("{}", *shell == "bash"  ? bash_of(pages)
-                         : *shell == "zsh" ? zsh_of(pages)
-                                           : fish_of(pages));
-        return kGood;
-      }};
+  return {app, [shell, &program] {
+            const Commands commands = listed_commands(program);
+            fmt::print("{}", *shell == "bash"  ? bash_of(commands)
+                             : *shell == "zsh" ? zsh_of(commands)
+                                               : fish_of(commands));
+            return kGood;
+          }};
 }
 
 Command add_man(CLI::App& program) {

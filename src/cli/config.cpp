@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,7 +12,6 @@
 #include "base/environment.h"
 #include "cli/command.h"
 #include "cli/config/links.h"
-#include "cli/flags.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
 #include "cli/kit/file.h"
@@ -82,8 +80,7 @@ struct Cluster {
   }
 };
 
-/// Stores the hosts that were reached in `cluster`. Throws Error if a host was not reached and
-/// --ignore-unreachable is absent, or if no host was reached.
+/// Throws Error if a host was not reached and --ignore-unreachable is absent, or if none was.
 void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& asked,
                   Cluster& cluster) {
   std::string faults;
@@ -104,8 +101,7 @@ void keep_reached(const ConfigFlags& flags, const std::vector<hosts::Asked>& ask
   say("skipping hosts that cannot be queried:" + faults);
 }
 
-/// Checks the hosts and the flags before any host is queried. Throws InvalidArgument if they are
-/// wrong, and Error if --svg is given and Graphviz is missing.
+/// Checks the hosts and the flags before any host is queried.
 void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<Host>& hosts) {
   if (hosts::each_once(hosts).size() < hosts.size())
     throw InvalidArgument(
@@ -125,13 +121,6 @@ void refuse_what_cannot_be_written(const ConfigFlags& flags, const std::vector<H
         "install graphviz), or run dot on the output of --dot on a machine that has it");
 }
 
-/// Throws Error if the facts show that two names refer to the same machine.
-void refuse_one_machine(const std::vector<HostFacts>& facts) {
-  const std::vector<cluster::Finding> same = cluster::check_identity(facts);
-  if (same.empty()) return;
-  throw Error(fmt::format("{}: {}. {}", same.front().where, same.front().what, same.front().cure));
-}
-
 std::string commands_text(const Cluster& cluster) {
   const std::vector<SetupStep> steps = cluster.all_steps();
   std::string text;
@@ -142,6 +131,41 @@ std::string commands_text(const Cluster& cluster) {
     if (!of_host.empty()) text += fmt::format("on {}:\n{}", cluster.facts[host].host, of_host);
   }
   return text;
+}
+
+nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
+  // MLX passes the value of "ssh" to ssh, which accepts user@name, but not user@name:port.
+  nlohmann::ordered_json json = {
+      {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
+      {"ips", entry.ips},
+      {"rdma", entry.rdma}};
+  if (host.port != 0) json["port"] = host.port;
+  if (host.slots) json["slots"] = *host.slots;
+  if (!host.python.empty()) json["python"] = host.python;
+  if (!host.directory.empty()) json["cwd"] = host.directory;
+  if (!host.environment.empty()) json["env"] = host.environment;
+  return json;
+}
+
+/// Names from hosts may contain any bytes.
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Returns a hostfile for mccl launch and MLX, with one line per host. Takes addresses and RDMA
+/// devices from `entries`, and all other settings from `hosts`.
+std::string hostfile_text(std::span<const Host> hosts,
+                          std::span<const cluster::HostfileEntry> entries,
+                          const std::string& backend, const std::vector<std::string>& variables) {
+  std::string text = "{\n";
+  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
+  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
+    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
+                        i + 1 < entries.size() ? "," : "");
+  }
+  return text + "  ]\n}\n";
 }
 
 nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
@@ -172,8 +196,7 @@ nlohmann::json json_of(const Cluster& cluster, const std::string& hostfile) {
           {"findings", cluster.findings}};
 }
 
-/// Runs the steps. Throws Error if the user does not agree or if a step fails. Returns the path of
-/// the script that undoes the steps.
+/// Runs the steps. Returns the path of the script that undoes them.
 std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& signals,
                    const Cluster& cluster) {
   const std::vector<SetupStep> all = cluster.all_steps();
@@ -206,8 +229,7 @@ std::string set_up(const ConfigFlags& flags, const Reaching& reaching, Signals& 
                           : text_of(kept, undo));
 }
 
-/// Tests the links, and returns a table of the results. An error, such as an interrupt, leaves the
-/// addresses in place, so its message names the undo script.
+/// Returns a table. An error leaves the addresses in place, so it names the undo script.
 std::string try_links(hosts::Inquiry& inquiry, Cluster& cluster, const std::string& undo) {
   try {
     return exchange(inquiry, cluster.facts, cluster.found.choice, cluster.links, cluster.findings);
@@ -223,7 +245,6 @@ bool is_good(const Cluster& cluster) {
          cluster::worst_of(cluster.findings) != cluster::Severity::problem;
 }
 
-/// Makes Graphviz print the picture on this program's standard output.
 void draw(const std::string& graph) {
   std::fflush(stdout);
   FILE* const dot = ::popen("dot -Tsvg", "w");
@@ -232,8 +253,7 @@ void draw(const std::string& graph) {
   if (::pclose(dot) != 0) throw Error("dot -Tsvg failed; mccl config --dot prints its input");
 }
 
-/// Prints only the picture on standard output, so that the output can be piped. Prints the findings
-/// on standard error.
+/// Standard output gets only the picture, so that it can be piped.
 int print_picture(const ConfigFlags& flags, Cluster& cluster) {
   const std::string text = dot_of(cluster.found.joined, cluster.facts);
   flags.svg ? draw(text) : fmt::print("{}", text);
@@ -255,7 +275,7 @@ void plan(const ConfigFlags& flags, hosts::Inquiry& inquiry, Cluster& cluster) {
 }
 
 int run_config(const ConfigFlags& flags) {
-  const launch::Hostfile file = hosts::hosts_of(flags.which);
+  const launch::Hostfile file = hosts_of(flags.which);
   refuse_what_cannot_be_written(flags, file.hosts);
   const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
@@ -263,7 +283,9 @@ int run_config(const ConfigFlags& flags) {
   inquiry.gather(std::chrono::seconds(flags.which.patience));
   Cluster cluster;
   keep_reached(flags, inquiry.asked(), cluster);
-  refuse_one_machine(cluster.facts);
+  // Two names may refer to the same machine.
+  if (const auto same = cluster::check_identity(cluster.facts); !same.empty())
+    throw Error(fmt::format("{}: {}. {}", same[0].where, same[0].what, same[0].cure));
   hosts::refuse_unconfirmed(cluster.facts);
   inquiry.forget_unreached();
   plan(flags, inquiry, cluster);
@@ -304,7 +326,7 @@ int run_config(const ConfigFlags& flags) {
 
 void add_flags(CLI::App& app, ConfigFlags& flags) {
   app.footer(kFooter);
-  hosts::add_flags(app, flags.which, "a host may take to report its facts");
+  add_host_flags(app, flags.which, "a host may take to report its facts");
   app.add_flag("--verbose", flags.verbose, "Report every connection that is tested");
   app.add_flag("--ignore-unreachable", flags.ignore_unreachable,
                "Skip hosts that cannot be queried");

@@ -10,12 +10,9 @@
 
 #include "base/environment.h"
 #include "cli/command.h"
-#include "cli/doctor/between.h"
-#include "cli/doctor/selftest.h"
-#include "cli/flags.h"
+#include "cli/doctor/report.h"
 #include "cli/hosts/inquiry.h"
 #include "cli/hosts/setup_run.h"
-#include "cli/hosts/which.h"
 #include "cli/kit/file.h"
 #include "cluster/checks.h"
 #include "cluster/read_facts.h"
@@ -60,7 +57,7 @@ Examples:
 Exit status: 0 no faults (there may be notes), 1 problems, 2 bad arguments, 3 only warnings.)";
 
 struct DoctorFlags {
-  hosts::WhichHosts which;
+  WhichHosts which;
   bool verbose = false;
   bool json = false;
   bool fix = false;
@@ -70,8 +67,7 @@ struct DoctorFlags {
   std::string output = "mccl-selftest.json";
 };
 
-/// Version of the JSON format, which docs/operating.md describes. Incremented when a member changes
-/// its meaning or is removed.
+/// Incremented when a member of the JSON (docs/operating.md) changes its meaning or is removed.
 constexpr int kSchema = 1;
 
 std::string limit_text(const std::optional<long>& limit) {
@@ -79,8 +75,7 @@ std::string limit_text(const std::optional<long>& limit) {
   return *limit == cluster::kNoLimit ? "unlimited" : std::to_string(*limit);
 }
 
-/// Returns the version of the package `name`. NCCL's packages have names that begin with
-/// "nvidia-nccl".
+/// NCCL's packages have names that begin with "nvidia-nccl".
 std::string version_of(const HostFacts& facts, std::string_view name) {
   for (const auto& [package, version] : facts.versions)
     if (package == name || (name == "nccl" && package.starts_with("nvidia-nccl"))) return version;
@@ -151,8 +146,6 @@ json json_of_paths(const Report& report) {
   return paths;
 }
 
-/// Returns the report for the user: tables of the hosts, their interfaces and the paths between
-/// them, then the findings.
 std::string text_of(const Report& report) {
   std::string text = cluster::table_text(rows_of_hosts(report.asked));
   text += "\n" + cluster::table_text(rows_of_interfaces(report.asked)) + "\n";
@@ -163,7 +156,6 @@ std::string text_of(const Report& report) {
   return text + (faults == 0 ? "no faults found\n" : fmt::format("faults found: {}\n", faults));
 }
 
-/// Returns the report for programs, which has more details than text_of().
 json json_of(const Report& report) {
   json hosts = json::array();
   for (const Asked& each : report.asked) {
@@ -179,7 +171,6 @@ json json_of(const Report& report) {
           {"findings", report.findings}};
 }
 
-/// Returns the findings about each host by itself, and the findings from a comparison of all hosts.
 std::vector<Finding> findings_of(const std::vector<Asked>& asked) {
   std::vector<Finding> findings;
   const std::vector<HostFacts> reached = facts_of(asked);
@@ -215,9 +206,8 @@ std::vector<cluster::SetupStep> fixes_of(const Report& report) {
 
 void say(const std::string& text) { fmt::print(stderr, "mccl doctor: {}\n", text); }
 
-/// Fixes the faults that can be fixed safely: shows the commands, asks the user on standard input
-/// if `sure` is false, and runs the commands. If a command fails, undoes the others as far as
-/// possible and throws Error. Returns false if there is nothing to fix or the user does not agree.
+/// Shows the commands, asks the user unless `sure`, and runs them. If one fails, undoes the others
+/// as far as possible and throws Error. Returns false if nothing was done.
 bool fix_findings(const Report& report, const Reaching& reaching, Signals& signals, bool sure) {
   const std::vector<cluster::SetupStep> steps = fixes_of(report);
   if (steps.empty()) {
@@ -259,7 +249,7 @@ Report look(const DoctorFlags& flags, const std::vector<Host>& all, const Reachi
 
 int run_doctor(const DoctorFlags& flags) {
   if (flags.selftest) check_writable("--output", flags.output);
-  const std::vector<Host> all = hosts::each_once(hosts::hosts_of(flags.which).hosts);
+  const std::vector<Host> all = hosts::each_once(hosts_of(flags.which).hosts);
   const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
   Report report = look(flags, all, reaching, signals);
@@ -283,7 +273,7 @@ Command add(CLI::App& program) {
   const auto flags = std::make_shared<DoctorFlags>();
   CLI::App* app = program.add_subcommand("doctor", kSummary);
   app->footer(kFooter);
-  hosts::add_flags(*app, flags->which, "a host may take to report its facts");
+  add_host_flags(*app, flags->which, "a host may take to report its facts");
   app->add_flag("--verbose", flags->verbose, "Report every connection that is tested");
   CLI::Option* json = app->add_flag("--json", flags->json, "Print all facts and findings as JSON");
   CLI::Option* fix = app->add_flag("--fix", flags->fix,

@@ -1,7 +1,6 @@
 // `mccl forward`: listens at a port of this host and forwards the connections of this user's
 // processes to a local socket.
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,25 +13,27 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/no_signal.h"
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cli/kit/process.h"
 #include "mccl/error.h"
+#include "rendezvous/connections/conversation.h"
+#include "rendezvous/connections/wire.h"
 #include "transport/tcp/listener.h"
 
 namespace mccl::cli::forward {
 namespace {
 
 using namespace std::chrono_literals;
+using rendezvous::Bytes;
+using rendezvous::ByteStream;
 using transport::tcp::Address;
 using transport::tcp::Listener;
 using transport::tcp::Socket;
@@ -51,10 +52,10 @@ struct ForwardFlags {
 };
 constexpr auto kBetweenTries = 200ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
+constexpr std::size_t kMostRead = std::size_t{64} << 10;
 constexpr std::size_t kMostPairs = 8192;
 
-/// Starts to connect; take_error() returns the outcome once the socket is writable. Returns an
-/// empty socket if the attempt cannot start.
+/// Returns an empty socket if the attempt cannot start.
 Socket dial(const std::string& address, std::uint16_t port) {
   try {
     const Address to = transport::tcp::resolve(address, port).front();
@@ -68,8 +69,7 @@ Socket dial(const std::string& address, std::uint16_t port) {
   return {};
 }
 
-/// Listens at the port `wanted` of 127.0.0.1, or at any free port if that port is taken. Throws
-/// Error if it cannot listen.
+/// Falls back to any free port.
 Listener listen_at(std::uint16_t wanted) {
   const Address here = *Address::parse_numeric("127.0.0.1", wanted);
   try {
@@ -79,17 +79,7 @@ Listener listen_at(std::uint16_t wanted) {
   }
 }
 
-/// Sends as much of `waiting` as `to` accepts, and removes the sent bytes from `waiting`. Returns
-/// false if the connection has failed.
-bool send_from(std::string& waiting, int to) {
-  if (waiting.empty()) return true;
-  const ssize_t n = ::send(to, waiting.data(), waiting.size(), kNoSignal);
-  if (n > 0) waiting.erase(0, static_cast<std::size_t>(n));
-  return n >= 0 || errno == EAGAIN || errno == EINTR;
-}
-
-/// Returns the user who owns a connection. Searches the kernel's table at `path` for the
-/// connection's two addresses; returns nothing if the table does not contain them.
+/// Returns the owner of a connection, according to the kernel's table at `path`.
 std::optional<uid_t> owner_of(const char* path, const std::string& local,
                               const std::string& remote) {
   std::ifstream table(path);
@@ -118,8 +108,7 @@ bool is_own(const Address& peer, std::uint16_t port) {
   return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
 }
 
-/// Returns the first of `addresses` at which a host answers an attempt to connect to the port. A
-/// refusal counts as an answer. Returns an empty text if no host answers within `patience`.
+/// Returns the first address that accepts or refuses a connection within `patience`, if any.
 std::string first_that_answers(const std::vector<std::string>& addresses, std::uint16_t port,
                                std::chrono::milliseconds patience) {
   std::vector<Socket> dialled;
@@ -160,7 +149,6 @@ class Relay {
       : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
 
   std::uint16_t port() const { return listener_.address().port(); }
-  /// Relays connections until standard input ends.
   void run() {
     bool ends = false;
     while (!ends) {
@@ -179,11 +167,9 @@ class Relay {
 
  private:
   struct ForwardedConnection {
-    transport::tcp::Socket client;
-    Descriptor onward;
-    std::string to_client;
-    std::string to_onward;
-    std::string unanswered;  ///< Bytes that the client sent before the server's first answer.
+    ByteStream client;
+    std::optional<ByteStream> onward;  ///< Empty until the server listens.
+    Bytes unanswered;                  ///< Bytes that the client sent before the first answer.
     bool answered = false;
     bool over = false;
     Clock::time_point retry_at = {};
@@ -194,30 +180,25 @@ class Relay {
       if (Clock::now() >= pair.retry_at) lead_on(pair);
       watch.at(pair.retry_at);
     }
-    const bool may_read_client = pair.answered ? pair.to_onward.size() < kMostWaiting
-                                               : pair.unanswered.size() < kMostWaiting;
-    if (may_read_client)
-      watch.on(pair.client.descriptor(), POLLIN, [this, &pair] { read_client(pair); });
-    if (!pair.to_client.empty()) {
-      watch.on(pair.client.descriptor(), POLLOUT,
-               [&pair] { pair.over |= !send_from(pair.to_client, pair.client.descriptor()); });
-    }
+    const auto on = [&](const ByteStream& stream, bool reads, std::function<void()> then) {
+      if (!reads && (stream.has_ended() || !stream.has_output())) return;
+      const pollfd entry = stream.watched(reads);
+      watch.on(entry.fd, entry.events, std::move(then));
+    };
+    // Neither end is read faster than the other one takes the bytes.
+    const bool reads_client =
+        pair.answered ? !pair.onward->has_output() : pair.unanswered.size() < kMostWaiting;
+    on(pair.client, reads_client, [&pair, reads_client] { serve_client(pair, reads_client); });
     if (!pair.onward) return;
-    if (pair.to_client.size() < kMostWaiting)
-      watch.on(pair.onward.get(), POLLIN, [this, &pair] { read_onward(pair); });
-    if (!pair.to_onward.empty()) {
-      watch.on(pair.onward.get(), POLLOUT, [&pair] {
-        // After a failure, poll(2) reports the socket as readable, and read_onward() closes it.
-        if (!send_from(pair.to_onward, pair.onward.get())) pair.to_onward.clear();
-      });
-    }
+    const bool reads_onward = !pair.client.has_output();
+    on(*pair.onward, reads_onward, [&pair, reads_onward] { serve_onward(pair, reads_onward); });
   }
 
   void accept() {
     transport::tcp::Accepted accepted = listener_.accept();
     if (!accepted.socket || !is_own(accepted.from, port())) return;
     ForwardedConnection& pair = pairs_.emplace_back();
-    pair.client = std::move(accepted.socket);
+    pair.client = ByteStream(std::move(accepted.socket));
     lead_on(pair);
   }
 
@@ -226,42 +207,38 @@ class Relay {
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
     pair.retry_at = Clock::now() + kBetweenTries;
-    pair.to_onward = pair.unanswered;
-    pair.onward = Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0));
-    ::fcntl(pair.onward.get(), F_SETFD, FD_CLOEXEC);
-    ::fcntl(pair.onward.get(), F_SETFL, O_NONBLOCK);
-    if (::connect(pair.onward.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-        0)
-      pair.onward.close();
-  }
-
-  void read_client(ForwardedConnection& pair) {
-    std::array<char, 1 << 16> bytes;
-    const ssize_t n = read_some(pair.client.descriptor(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) {
-      pair.over = true;
+    Socket socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+    if (!socket) return;
+    transport::tcp::make_non_blocking(socket);
+    if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address),
+                  sizeof address) != 0)
       return;
-    }
-    const std::string_view read(bytes.data(), static_cast<std::size_t>(n));
-    if (!pair.answered) pair.unanswered += read;
-    if (!pair.onward) return;
-    pair.to_onward += read;
+    pair.onward.emplace(std::move(socket));
+    pair.onward->queue(pair.unanswered);
   }
 
-  void read_onward(ForwardedConnection& pair) {
-    std::array<char, 1 << 16> bytes;
-    const ssize_t n = read_some(pair.onward.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EAGAIN) return;
-    if (n > 0) {
+  static void serve_client(ForwardedConnection& pair, bool reads) {
+    Bytes bytes;
+    pair.over |= !pair.client.flush() || (reads && !pair.client.receive(bytes, kMostRead));
+    if (!pair.answered) rendezvous::append(pair.unanswered, bytes);
+    if (!pair.onward || bytes.empty()) return;
+    pair.onward->queue(bytes);
+    pair.onward->flush();
+  }
+
+  static void serve_onward(ForwardedConnection& pair, bool reads) {
+    if (!pair.onward) return;
+    Bytes bytes;
+    pair.onward->flush();  // After a failure, the socket may still hold an answer.
+    if (reads) pair.onward->receive(bytes, kMostRead);
+    if (!bytes.empty()) {
       pair.answered = true;
       pair.unanswered.clear();
-      pair.to_client.append(bytes.data(), static_cast<std::size_t>(n));
-      pair.over |= !send_from(pair.to_client, pair.client.descriptor());
-    } else if (pair.answered) {
-      pair.over = true;
-    } else {
-      pair.onward.close();
+      pair.client.queue(bytes);
+      pair.over |= !pair.client.flush();
+    } else if (pair.onward->has_ended() && reads) {
+      pair.over |= pair.answered;
+      pair.onward.reset();
       pair.retry_at = Clock::now() + kBetweenTries;
     }
   }
@@ -271,8 +248,7 @@ class Relay {
   std::list<ForwardedConnection> pairs_;
 };
 
-/// Prints a message for the launcher. Begins a new line first, because a start-up file of the
-/// host's shell may have printed an unfinished line.
+/// Begins a new line first, because a start-up file of the shell may have printed a part of one.
 int say(const std::string& what) {
   fmt::print("\nmccl-forward {}\n", what);
   return std::fflush(stdout) == 0 ? kGood : kFailed;

@@ -12,8 +12,6 @@
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/flags.h"
-#include "cli/hosts/which.h"
 #include "cli/kit/program.h"
 #include "cli/launch/failure.h"
 #include "cli/launch/hostfile.h"
@@ -61,12 +59,11 @@ constexpr OtherName kOtherNames[] = {
     {"-np", "-n"},      {"--np", "-n"},    {"--nproc", "-n"},          {"--nprocs", "-n"},
     {"--ntasks", "-n"}, {"--ranks", "-n"}, {"--nproc_per_node", "-n"}, {"--nproc-per-node", "-n"}};
 
-/// Values of the flags. A value is empty or absent if its flag was not given; the default then
-/// applies.
+/// A value is empty or absent if its flag was not given.
 struct LaunchFlags {
   JobRequest request;
   RunOptions run;
-  hosts::WhichHosts which;
+  WhichHosts which;
   std::string check;
   bool slurm = false;
   std::string backend;
@@ -83,8 +80,7 @@ struct LaunchFlags {
   bool print_python = false;
 };
 
-/// Returns the backend that --backend or else the hostfile specifies; `any` if neither does. Throws
-/// InvalidArgument if the name is unknown, or if the hosts' RDMA devices do not suffice for it.
+/// The backend of --backend or else the hostfile. Refuses RDMA devices that do not suffice for it.
 Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
   const std::string& path = flags.check.empty() ? flags.which.hostfile : flags.check;
   const bool by_flag = !flags.backend.empty();
@@ -95,8 +91,7 @@ Backend backend_of(const LaunchFlags& flags, const Hostfile& file) {
   return backend;
 }
 
-/// Returns the hostfile's variables, overridden by those of --env. A value of --env is NAME=VALUE,
-/// or NAME to copy the variable from the launcher's environment.
+/// The hostfile's variables, overridden by those of --env: NAME=VALUE, or NAME to copy a variable.
 Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Variables& inherited) {
   Variables variables = file.environment;
   for (const std::string& text : flags.variables) {
@@ -122,7 +117,6 @@ Variables variables_of(const LaunchFlags& flags, const Hostfile& file, const Var
   return variables;
 }
 
-/// Throws InvalidArgument if the user sets a variable that the launcher sets for each rank.
 void refuse_variables_of_ranks(const LaunchFlags& flags, const Hostfile& file, Backend backend) {
   const std::string path = printable(flags.check.empty() ? flags.which.hostfile : flags.check);
   const auto check = [&](const std::string& where, const std::string& name) {
@@ -146,8 +140,7 @@ std::string python_of(const LaunchFlags& flags, const Variables& inherited) {
 }
 
 /// With --mlx: a bare name such as mlx_lm.generate stands for the script beside the Python
-/// interpreter, even if PATH has another one. Returns the path of that script, or `program` if
-/// there is no such script or `program` has a slash.
+/// interpreter, even if PATH has another one.
 std::string console_script(const std::string& program, const std::string& python) {
   if (program.find('/') != program.npos) return program;
   std::string beside = find_program(program, std::filesystem::path(python).parent_path().string());
@@ -156,7 +149,7 @@ std::string console_script(const std::string& program, const std::string& python
 
 JobRequest request_of(const LaunchFlags& flags, std::vector<std::string> program,
                       const Variables& inherited) {
-  const Hostfile file = hosts::hosts_of(
+  const Hostfile file = hosts_of(
       flags.which, flags.slurm ? hosts_of_allocation(inherited) : std::vector<Host>{Host{}});
   JobRequest request = flags.request;
   request.program = std::move(program);
@@ -181,8 +174,7 @@ JobRequest request_of(const LaunchFlags& flags, std::vector<std::string> program
   return request;
 }
 
-/// With a jaccl backend, throws InvalidArgument if a host has several ranks: an RDMA device leads
-/// to a host, and cannot select one of the host's ranks.
+/// An RDMA device leads to a host, and cannot select one of the ranks on it.
 void require_one_rank_per_device(const Job& job) {
   const Backend backend = job.request.backend;
   if (backend != Backend::jaccl && backend != Backend::jaccl_ring) return;
@@ -276,7 +268,7 @@ constexpr double kLongest = 31'536'000;
 
 void add_where(CLI::App& app, LaunchFlags& flags) {
   flags.which.patience = flags.run.patience;
-  hosts::add_flags(app, flags.which, "a machine may take to become ready");
+  add_host_flags(app, flags.which, "a machine may take to become ready");
   app.add_flag("--slurm", flags.slurm, "Run on the machines of this Slurm allocation")
       ->excludes("--hosts")
       ->excludes("--hostfile")

@@ -13,11 +13,9 @@
 #include "cli/bench/bounds.h"
 #include "cli/bench/routine.h"
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cli/kit/file.h"
 #include "cli/kit/quantity.h"
 #include "cli/plan/answer.h"
-#include "cli/plan/check.h"
 #include "cli/plan/facts.h"
 #include "mccl/error.h"
 #include "schedule/cable_map.h"
@@ -117,8 +115,7 @@ std::vector<Question> questions_of(const PlanFlags& flags) {
   return questions;
 }
 
-/// Returns how many ranks share a node. By default, all ranks share one node, as the ranks that
-/// mccl bench starts do. With --links, each rank is on a separate machine.
+/// By default, all ranks share one node, like those of mccl bench.
 int ranks_per_node(const PlanFlags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);

@@ -1,7 +1,6 @@
 // `mccl probe`: executes the requests of mccl doctor and mccl config on this host.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -21,11 +20,10 @@
 #include "base/open_files.h"
 #include "base/thread.h"
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cli/probe/connections.h"
 #include "cli/probe/gather.h"
 #include "cli/probe/packets.h"
-#include "cli/probe/requests.h"
+#include "cli/probe/protocol.h"
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
 
@@ -35,8 +33,7 @@ namespace {
 using nlohmann::json;
 constexpr std::size_t kMostThreads = 512;
 
-/// Listens at the first free port of a range, or at any free port if all ports of the range are
-/// taken.
+/// Falls back to any free port.
 transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) {
   for (int port = first; port <= last + 1; ++port) {
     for (const int family : {AF_INET6, AF_INET}) {
@@ -52,15 +49,10 @@ transport::tcp::Listener listen_within(std::uint16_t first, std::uint16_t last) 
   throw Error("no port is free on this host");
 }
 
-double now_in_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// Executes requests, and writes the answers to standard output.
 class Agent {
  public:
-  /// If `as_macos` is true, the facts of this host are gathered with macOS's programs. Tests replay
-  /// the recorded output of these programs on other systems.
+  /// See gather().
   explicit Agent(bool as_macos) : as_macos_(as_macos) {}
   ~Agent() {
     for (std::thread& thread : threads_) thread.join();
@@ -69,35 +61,29 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// Executes a request. Requests that test a connection are answered later, in any order. Throws
-  /// InvalidArgument for a "listen" after the first one, and for a request before it that needs it.
+  /// Requests that test a connection are answered later, in any order. Throws InvalidArgument for a
+  /// second "listen", and for an earlier request that needs it.
   void obey(const ProbeRequest& request) {
-    switch (request.kind) {
-      case ProbeRequest::Kind::tell:
-        return describe_host(request);
-      case ProbeRequest::Kind::listen:
-        return listen(request);
-      case ProbeRequest::Kind::call:
-        return call(request);
-      case ProbeRequest::Kind::dial:
-        return test("dialled", request, [this](const Target& target) -> json {
-          const std::string why = dial(secret(), target.to, target.from());
-          return {{"good", why.empty()}, {"why", why}};
-        });
-      case ProbeRequest::Kind::packet:
-        return test("packet", request, [this, bytes = request.bytes](const Target& target) -> json {
-          return {{"good", packet_arrives(secret(), target.to, target.from(), bytes)}};
-        });
-      case ProbeRequest::Kind::time:
-        return test("timed", request, [this, s = request.seconds](const Target& target) -> json {
-          const Timed timed = time_link(secret(), target.to, target.from(), s);
-          return {{"latency_s", timed.latency_s}, {"bytes_per_s", timed.bytes_per_s}};
-        });
-    }
+    if (request.kind == "tell") describe_host(request);
+    if (request.kind == "listen") listen(request);
+    if (request.kind == "call") call(request);
+    if (request.kind == "dial")
+      test("dialled", request, [this](const Target& target) -> json {
+        const std::string why = dial(secret(), target.to, target.from());
+        return {{"good", why.empty()}, {"why", why}};
+      });
+    if (request.kind == "packet")
+      test("packet", request, [this, bytes = request.bytes](const Target& target) -> json {
+        return {{"good", packet_arrives(secret(), target.to, target.from(), bytes)}};
+      });
+    if (request.kind == "time")
+      test("timed", request, [this, s = request.seconds](const Target& target) -> json {
+        const Timed timed = time_link(secret(), target.to, target.from(), s);
+        return {{"latency_s", timed.latency_s}, {"bytes_per_s", timed.bytes_per_s}};
+      });
   }
 
  private:
-  /// Throws InvalidArgument if no "listen" request has provided the key yet.
   const Secret& secret() const {
     if (!secret_)
       throw InvalidArgument(
@@ -106,7 +92,7 @@ class Agent {
     return *secret_;
   }
 
-  /// Writes an answer as one line of standard output. Thread-safe: lines are never mixed.
+  /// Thread-safe: lines are never mixed.
   void say(const nlohmann::json& answer) {
     // Replaces invalid UTF-8, since names on this host may contain any bytes.
     const std::string line = answer.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -123,8 +109,7 @@ class Agent {
     threads_.push_back(start_thread("mccl-probe", std::move(body)));
   }
 
-  /// Runs a connection test on a separate thread, and writes its result as an answer named `kind`.
-  /// Throws InvalidArgument if no "listen" request has provided the key yet.
+  /// Runs a connection test on a thread of its own.
   void test(const char* kind, const ProbeRequest& request,
             std::function<nlohmann::json(const Target&)> run) {
     secret();

@@ -1,4 +1,7 @@
+// `mccl status`, and `mccl top`, which starts the live view that is written in Python
+// (python/mccl/top.py).
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,8 +15,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/flags.h"
-#include "cli/sight/report.h"
+#include "cli/kit/program.h"
 #include "cli/sight/survey.h"
 #include "cluster/finding.h"
 #include "mccl/error.h"
@@ -52,56 +54,42 @@ struct StatusFlags {
   bool json = false;
 };
 
-/// The text of one survey, and the worst health of the jobs.
-struct Shown {
+/// `reports` must not be empty. Stores the worst health of the jobs in `worst`.
+std::string survey_text(std::vector<RankReport> reports, const StatusFlags& flags, Health& worst) {
   std::string text;
-  Health health = Health::healthy;
-};
-
-/// Formats one survey. `answers` must not be empty.
-Shown shown(std::vector<RankAnswer> answers, const StatusFlags& flags) {
-  Shown shown;
-  std::vector<RankReport> reports;
+  worst = Health::healthy;
   json raw = json::array();
-  for (RankAnswer& each : answers) {
-    reports.push_back(std::move(each.report));
-    raw.push_back(std::move(each.raw));
-  }
+  for (RankReport& each : reports) raw.push_back(std::move(each.raw));
   json findings = json::array();
   for (const JobReport& job : assess(std::move(reports), flags.stuck_after)) {
-    shown.health = std::max(shown.health, job.health);
+    worst = std::max(worst, job.health);
     for (const std::string& finding : job.findings) findings.push_back(finding);
-    shown.text += (shown.text.empty() ? "" : "\n") + to_text(job);
+    text += (text.empty() ? "" : "\n") + to_text(job);
   }
-  if (!flags.json) return shown;
-  const json all = {
-      {"health", name_of(shown.health)}, {"findings", findings}, {"ranks", std::move(raw)}};
+  if (!flags.json) return text;
+  const json all = {{"health", name_of(worst)}, {"findings", findings}, {"ranks", std::move(raw)}};
   // With --follow, each survey is one line, because a script can split a stream into lines more
   // easily than into JSON documents.
-  shown.text = flags.follow ? all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
-                            : cluster::dumped(all);
-  return shown;
+  return flags.follow ? all.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
+                      : cluster::dumped(all);
 }
 
-/// Prints one survey or, with --follow, surveys until no rank is left. Returns kGood if all jobs of
-/// the last survey were healthy, else kFailed.
+/// Returns kGood if all jobs of the last survey were healthy, else kFailed.
 int run_status(const StatusFlags& flags) {
-  std::vector<RankAnswer> answers = survey(flags.pid);
-  if (answers.empty()) {
+  std::vector<RankReport> reports = survey(flags.pid);
+  if (reports.empty()) {
     throw InvalidArgument(
         "no rank of this user runs on this host; jobs of other users, and jobs of one rank, are "
         "not shown");
   }
   Health health = Health::healthy;
-  while (!answers.empty()) {
-    const Shown now = shown(std::move(answers), flags);
-    health = now.health;
-    fmt::print("{}", now.text);
+  while (!reports.empty()) {
+    fmt::print("{}", survey_text(std::move(reports), flags, health));
     std::fflush(stdout);
     if (!flags.follow) break;
     std::this_thread::sleep_for(std::chrono::duration<double>(*flags.follow));
     try {
-      answers = survey(flags.pid);
+      reports = survey(flags.pid);
     } catch (const InvalidArgument&) {
       break;  // survey() throws this once the process `flags.pid` has ended.
     }
@@ -130,3 +118,55 @@ Command add(CLI::App& program) {
 }
 
 }  // namespace mccl::cli::status
+
+namespace mccl::cli::top {
+namespace {
+
+constexpr double kShortestPause = 0.1;
+constexpr double kLongestPause = 3600;
+
+constexpr const char* kFooter =
+    R"(A live view of the jobs of this user that have ranks on this host. For each rank it shows calls,
+bytes sent and received per second, a history of the calls, the call that the rank is in, and the
+ranks that it waits for. It shows what `mccl status --json --follow` prints.
+
+Keys: s sorts by rank, by calls per second or by waiting time; f filters rows by words; l shows
+links instead of ranks; d writes the flight record of the selected rank to a file; q ends.
+
+The view needs Python with the package textual: pip install 'mccl-engine[top]'
+
+Examples:
+  mccl top                 all jobs of this user on this host
+  mccl top 4711 --every 5  the job of process 4711, every five seconds
+
+Exit status: 0 when the jobs or the user end the view, 2 no such job, or bad arguments.)";
+
+struct TopFlags {
+  std::optional<int> pid;
+  double every = 1;
+};
+
+[[noreturn]] int run_top(const TopFlags& flags) {
+  if (::isatty(STDOUT_FILENO) == 0)
+    throw InvalidArgument(
+        "mccl top needs a terminal as standard output; otherwise use mccl status --follow");
+  std::vector<std::string> words = {"--program", this_program().string(), "--seconds",
+                                    fmt::format("{}", flags.every)};
+  if (flags.pid) words.push_back(std::to_string(*flags.pid));
+  become_python("mccl top", "top", std::move(words));
+}
+
+}  // namespace
+
+Command add(CLI::App& program) {
+  const auto flags = std::make_shared<TopFlags>();
+  CLI::App* app = program.add_subcommand("top", "Watch running jobs in a terminal");
+  app->footer(kFooter);
+  add_value(*app, "pid PID", flags->pid, "Process ID of a rank on this host; default: all jobs",
+            integer_between(1, 1 << 30));
+  add_value(*app, "--every SECONDS", flags->every, "Time between two refreshes; default 1",
+            number_between(kShortestPause, kLongestPause));
+  return {app, [flags] { return run_top(*flags); }};
+}
+
+}  // namespace mccl::cli::top

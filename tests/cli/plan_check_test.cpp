@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/report.h"
-#include "cli/plan/check.h"
 #include "cli/plan/facts.h"
 #include "mccl/error.h"
 #include "schedule/choose.h"

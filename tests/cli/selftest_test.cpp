@@ -1,10 +1,10 @@
-#include "cli/doctor/selftest.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "cli/doctor/report.h"
 
 namespace mccl::cli::doctor {
 namespace {

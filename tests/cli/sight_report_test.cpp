@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/sight/attach.h"
 #include "cli/sight/report.h"
 #include "cli/sight/survey.h"
 #include "mccl/error.h"
@@ -104,13 +103,11 @@ TEST(SightSurvey, ReadsWhatARankSaysOfTheOthers) {
   };
   const std::string report = nlohmann::json(kStatus).dump();
   EXPECT_TRUE(others(R"({"rank": 7, "report": ""})").empty());
-  EXPECT_THAT(others(R"({"rank": 1, "report": ""})")[0].report.trouble,
-              HasSubstr("does not answer"));
-  EXPECT_EQ(others(R"({"rank": 0, "report": )" + report + "}")[0].report.pid, 40);
-  EXPECT_THAT(others(R"({"rank": 1, "report": )" + report + "}")[0].report.trouble,
+  EXPECT_THAT(others(R"({"rank": 1, "report": ""})")[0].trouble, HasSubstr("does not answer"));
+  EXPECT_EQ(others(R"({"rank": 0, "report": )" + report + "}")[0].pid, 40);
+  EXPECT_THAT(others(R"({"rank": 1, "report": )" + report + "}")[0].trouble,
               HasSubstr("reports that it is rank 0"));
-  EXPECT_THAT(others(R"({"rank": 1, "report": "{[["})")[0].report.trouble,
-              HasSubstr("cannot be read"));
+  EXPECT_THAT(others(R"({"rank": 1, "report": "{[["})")[0].trouble, HasSubstr("cannot be read"));
   for (const char* damaged : {"7", R"({"rank": 1})", R"({"rank": 1, "report": 3})",
                               R"({"rank": -1, "report": ""})", R"({"report": ""})"})
     EXPECT_THROW(others(damaged), InvalidArgument) << damaged;
@@ -142,16 +139,16 @@ TEST(SightReport, SeparatesJobs) {
 }
 
 TEST(SightAttach, ReadsOnlyNamesThatRanksGive) {
-  RankSocket socket;
-  ASSERT_TRUE(parse_socket_name("/f", "123-45-0123abcd", socket));
-  EXPECT_EQ(socket.pid, 123);
-  EXPECT_EQ(socket.rank, 45);
-  EXPECT_EQ(socket.job, "0123abcd");
-  EXPECT_EQ(socket.path, "/f/123-45-0123abcd");
+  const auto socket = parse_socket_name("/f", "123-45-0123abcd");
+  ASSERT_TRUE(socket);
+  EXPECT_EQ(socket->pid, 123);
+  EXPECT_EQ(socket->rank, 45);
+  EXPECT_EQ(socket->job, "0123abcd");
+  EXPECT_EQ(socket->path, "/f/123-45-0123abcd");
   for (const char* name :
        {"", "1-2", "0-1-0123abcd", "1-2-0123abcde", "1-2-0123abcg", "-1-2-0123abcd",
         "1--2-0123abcd", "99999999999-1-0123abcd", "1-2-../../a", "x-1-0123abcd"})
-    EXPECT_FALSE(parse_socket_name("/f", name, socket)) << name;
+    EXPECT_FALSE(parse_socket_name("/f", name)) << name;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor/selftest.h"
+#include "cli/doctor/report.h"
 #include "cli/hosts/link_tests.h"
 #include "cli/hosts/replies.h"
 #include "cluster/finding.h"

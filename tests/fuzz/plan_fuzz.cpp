@@ -1,7 +1,6 @@
 // The files that mccl plan reads. The first byte selects a result of mccl bench or a list of
 // cables. A valid file must give a plan.
 #include "base/cabling.h"
-#include "cli/plan/check.h"
 #include "cli/plan/facts.h"
 #include "input.h"
 #include "mccl/error.h"

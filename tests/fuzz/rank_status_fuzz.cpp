@@ -9,11 +9,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace mccl::cli::sight;
   const std::string text(mccl::fuzz::Input(data, size).text());
   try {
-    std::vector<RankReport> reports;
-    for (RankAnswer& each : read_others(text, "the fuzzer", {})) {
+    std::vector<RankReport> reports = read_others(text, "the fuzzer", {});
+    for (const RankReport& each : reports)
       mccl::fuzz::require(each.raw.is_object(), "an answer without its text");
-      reports.push_back(std::move(each.report));
-    }
     for (const JobReport& job : assess(std::move(reports), 0)) to_text(job);
   } catch (const mccl::InvalidArgument&) {
   }

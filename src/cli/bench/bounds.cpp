@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -20,9 +23,12 @@
 #endif
 
 #include "base/clock.h"
-#include "base/no_signal.h"
 #include "base/would_block.h"
 #include "cli/bench/trial.h"
+#include "cli/kit/quantity.h"
+#include "cluster/text.h"
+#include "kernels/reduce.h"
+#include "kernels/unit.h"
 #include "mccl/error.h"
 #include "transport/tcp/listener.h"
 
@@ -30,21 +36,13 @@ namespace mccl::cli::bench {
 namespace {
 
 constexpr std::size_t kBuffer = std::size_t{64} << 20;
-/// Maximum total size of all ranks' buffers, in bytes: with more than 16 ranks, each buffer is
-/// smaller than kBuffer, but it is at least 4 * kStage, even if the total is then exceeded.
+/// Limits all ranks' buffers together: with many ranks, each is smaller, but at least 4 * kStage.
 constexpr std::size_t kAllBuffers = std::size_t{1} << 30;
-/// Size of the buffer through which each process copies its data, in bytes. It fits easily into a
-/// core's second-level cache.
+/// Fits easily into a core's second-level cache.
 constexpr std::size_t kStage = std::size_t{256} << 10;
 constexpr int kRepetitions = 5;
 
-std::size_t buffer_bytes(int ranks) {
-  const std::size_t share = kAllBuffers / static_cast<std::size_t>(ranks) / kStage * kStage;
-  return std::clamp(share, 4 * kStage, kBuffer);
-}
-
-/// Runs `work`, which processes `bytes` bytes, at the same time on all ranks for which `takes_part`
-/// is true. Returns the rate of the slowest of these ranks in GB/s, as the median of kRepetitions
+/// Returns the rate of the slowest rank that `takes_part`, in GB/s: the median of kRepetitions
 /// runs.
 double rate_gbs(Group& group, bool takes_part, std::size_t bytes,
                 const std::function<void()>& work) {
@@ -97,26 +95,26 @@ void await(const Socket& socket, short events) {
   if (ready < 0 && errno != EINTR) fail(transport::tcp::describe_errno(errno));
 }
 
-std::size_t try_send(const Socket& socket, const std::byte* from, std::size_t limit) {
-  const ssize_t n = ::send(socket.descriptor(), from, limit, kNoSignal);
-  if (n < 0 && !would_block(errno)) fail(transport::tcp::describe_errno(errno));
-  return n < 0 ? 0 : static_cast<std::size_t>(n);
+std::size_t moved(const transport::tcp::TransferResult& result) {
+  if (result.error != 0 && !would_block(result.error))
+    fail(transport::tcp::describe_errno(result.error));
+  return result.bytes;
 }
 
 std::size_t try_receive(const Socket& socket, std::byte* to, std::size_t limit) {
-  const ssize_t n = ::recv(socket.descriptor(), to, limit, 0);
-  if (n == 0) fail("the other process closed the connection");
-  if (n < 0 && !would_block(errno)) fail(transport::tcp::describe_errno(errno));
-  return n < 0 ? 0 : static_cast<std::size_t>(n);
+  const transport::tcp::TransferResult result = socket.receive({to, limit});
+  if (result.bytes == 0 && result.error == 0) fail("the other process closed the connection");
+  return moved(result);
 }
 
-/// Sends `to_send` bytes and receives `to_receive` bytes, both at the same time.
+/// Sends and receives at the same time.
 void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<std::byte>& to,
               std::size_t to_send, std::size_t to_receive) {
   while (to_send > 0 || to_receive > 0) {
     std::size_t sent = 0;
     std::size_t got = 0;
-    if (to_send > 0) sent = try_send(socket, from.data(), std::min(to_send, from.size()));
+    if (to_send > 0)
+      sent = moved(socket.send(std::span(from).first(std::min(to_send, from.size()))));
     if (to_receive > 0) got = try_receive(socket, to.data(), std::min(to_receive, to.size()));
     to_send -= sent;
     to_receive -= got;
@@ -126,8 +124,7 @@ void exchange(const Socket& socket, std::vector<std::byte>& from, std::vector<st
   }
 }
 
-/// Receives `bytes` bytes. Polls for kSpin seconds before it sleeps. On a machine with a single
-/// core it does not poll, because that would keep the sender from running.
+/// Polls for kSpin seconds before it sleeps, but not on a single core, which the sender needs.
 void receive_soon(const Socket& socket, std::byte* to, std::size_t bytes) {
   const bool may_spin = std::thread::hardware_concurrency() > 1;
   const Clock::time_point begin = Clock::now();
@@ -166,7 +163,7 @@ Socket connect_to(std::uint16_t port) {
   return socket;
 }
 
-/// Returns a connection between ranks 0 and 1; on all other ranks, returns an empty socket.
+/// Connects ranks 0 and 1; empty on all other ranks.
 Socket join(Group& group) {
   Socket socket;
   if (group.rank() == 0) {
@@ -181,13 +178,11 @@ Socket join(Group& group) {
   return socket;
 }
 
-/// Returns the round-trip time: the lowest median of several batches, in microseconds. If the
-/// scheduler runs both processes on one core during a batch, that batch has a high median, which is
-/// ignored.
+/// The lowest median of several batches. A batch in which both processes shared a core is slower.
 double round_trip_us(const Socket& socket, bool first) {
   std::byte ping[kPing] = {};
   const auto send = [&] {
-    if (try_send(socket, ping, kPing) != kPing)
+    if (moved(socket.send(ping)) != kPing)
       fail("a send of 8 bytes on a local TCP connection was incomplete");
   };
   std::vector<double> medians;
@@ -205,8 +200,7 @@ double round_trip_us(const Socket& socket, bool first) {
   return percentile(medians, 0);
 }
 
-/// Returns the rate of a stream from rank 0 to rank 1, in GB/s. If `both` is true, streams run in
-/// both directions, and the result is the rate in each direction.
+/// From rank 0 to rank 1, or with `both` the rate in each direction of two streams.
 double stream_gbs(const Socket& socket, bool first, bool both) {
   std::vector<std::byte> from(kWrite);
   std::vector<std::byte> to(kWrite);
@@ -225,9 +219,7 @@ double stream_gbs(const Socket& socket, bool first, bool both) {
   return percentile(rates, 0.5);
 }
 
-/// Measures TCP on loopback between ranks 0 and 1. Every rank must call this, and the group must
-/// have at least two ranks. Ranks other than 0 and 1 only wait. Only rank 0's result is valid.
-/// Throws Error if the connection fails.
+/// Every rank must call this; ranks other than 0 and 1 only wait. Rank 0's result is valid.
 Loopback measure_loopback(Group& group) {
   const Socket socket = join(group);
   Loopback result;
@@ -239,6 +231,47 @@ Loopback measure_loopback(Group& group) {
   }
   meet(group);
   return result;
+}
+
+constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
+constexpr std::size_t kSizes[] = {std::size_t{64} << 10, std::size_t{1} << 20,
+                                  std::size_t{16} << 20};
+constexpr int kSamples = 7;
+constexpr std::chrono::milliseconds kSample{4};
+
+struct Implementation {
+  const char* name;
+  std::shared_ptr<kernels::Unit> unit;  ///< Null for MCCL's own kernels, or if `missing` is set.
+  std::string missing;                  ///< The reason why `unit` could not be made; else empty.
+};
+
+Implementation way(const char* name, const std::function<std::shared_ptr<kernels::Unit>()>& make) {
+  try {
+    return {name, make(), {}};
+  } catch (const InvalidArgument& error) {
+    return {name, nullptr, error.what()};
+  }
+}
+
+/// In GB of the result per second; 0 if the unit does not support the type.
+double rate_of(const Implementation& way, DType dtype, std::vector<std::byte>& a,
+               const std::vector<std::byte>& b) {
+  const std::size_t n = a.size() / size_of(dtype);
+  const auto sum = [&] {
+    if (way.unit) return way.unit->reduce(dtype, ReduceKind::sum, a.data(), b.data(), a.data(), n);
+    kernels::reduce(dtype, ReduceKind::sum, a.data(), b.data(), a.data(), n);
+    return true;
+  };
+  if (!sum()) return 0;
+  double best = std::numeric_limits<double>::max();
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const Clock::time_point begin = Clock::now();
+    int times = 0;
+    for (; Clock::now() - begin < kSample; ++times) sum();
+    const std::chrono::duration<double> taken = Clock::now() - begin;
+    best = std::min(best, taken.count() / times);
+  }
+  return static_cast<double>(a.size()) / best / 1e9;
 }
 
 }  // namespace
@@ -272,7 +305,8 @@ std::uint64_t memory_bytes() {
 
 Bounds measure_bounds(Group& group, bool one_host) {
   Bounds bounds;
-  bounds.buffer_bytes = buffer_bytes(group.size());
+  const auto ranks = static_cast<std::size_t>(group.size());
+  bounds.buffer_bytes = std::clamp(kAllBuffers / ranks / kStage * kStage, 4 * kStage, kBuffer);
   const Memory from(bounds.buffer_bytes);
   const Memory to(bounds.buffer_bytes);
   const Memory stage(kStage);
@@ -287,6 +321,37 @@ Bounds measure_bounds(Group& group, bool one_host) {
       rate_gbs(group, true, bounds.buffer_bytes, [&] { pass(from.bytes(), stage.bytes()); });
   if (one_host && group.size() > 1) bounds.loopback = measure_loopback(group);
   return bounds;
+}
+
+std::string kernels_text(const Config& config) {
+  const Implementation ways[] = {
+      {"own", nullptr, {}},
+      way("accelerate", [] { return kernels::make_accelerate(); }),
+      way("gpu", [&] {
+        return kernels::make_reducer({config.fast_math, config.shader_path});
+      })};
+  cluster::TableRows rows = {{"# type", "size"}};
+  for (const Implementation& each : ways) rows.front().emplace_back(each.name);
+  for (const DType dtype : kTypes) {
+    for (const std::size_t bytes : kSizes) {
+      std::vector<std::byte> a(bytes);
+      const std::vector<std::byte> b(bytes);
+      std::vector<std::string>& row =
+          rows.emplace_back(std::vector{std::string(name_of(dtype)), text_of_size(bytes)});
+      for (const Implementation& each : ways) {
+        const double rate = each.missing.empty() ? rate_of(each, dtype, a, b) : 0;
+        row.push_back(rate > 0 ? fmt::format("{:.1f}", rate) : "-");
+      }
+    }
+  }
+  std::string text = "# a = a + b on one core, GB/s of the result\n" + cluster::table_text(rows);
+  for (const Implementation& each : ways) {
+    if (!each.missing.empty()) text += fmt::format("# {}: {}\n", each.name, each.missing);
+  }
+  text +=
+      "# accelerate=true computes sums of f32 with Accelerate; reduce_on=gpu computes sums of "
+      "16-bit floats on the GPU\n";
+  return text;
 }
 
 }  // namespace mccl::cli::bench

@@ -11,11 +11,10 @@
 
 namespace mccl::cli::bench {
 
-/// Returns the model name of the CPU, or its architecture if the system reports no name.
+/// The model of the CPU, or its architecture.
 std::string cpu_name();
-/// Returns the number of cores on which this process may run.
 unsigned core_count();
-/// Returns the size of physical memory, in bytes; 0 if it is unknown.
+/// 0 if it is unknown.
 std::uint64_t memory_bytes();
 
 /// Measurements of plain TCP sockets between two processes of this machine.
@@ -31,18 +30,16 @@ struct Bounds {
   std::size_t buffer_bytes = 0;
   double copy_one_gbs = 0;  ///< One process copies its buffer while the other processes wait.
   double copy_all_gbs = 0;  ///< All processes copy at the same time.
-  /// All processes copy at the same time: each copies its buffer, piece by piece, to a small buffer
-  /// and back.
+  /// All processes copy their buffer at the same time, piece by piece, to a small buffer and back.
   double pass_all_gbs = 0;
   std::optional<Loopback> loopback;  ///< Set if there are several ranks, all on this machine.
 };
 
-/// Measures the bounds. Every rank must call this function. `one_host` is true if all ranks are on
-/// this machine.
+/// Every rank must call this function. `one_host` is true if all ranks are on this machine.
 Bounds measure_bounds(Group& group, bool one_host);
 
-/// Compares three ways to sum two arrays in place on this machine: MCCL's own kernels, Apple's
-/// Accelerate library and the GPU. Returns a table of their rates.
+/// Returns a table of the rates of three ways to sum two arrays on this machine: MCCL's own
+/// kernels, Apple's Accelerate library and the GPU.
 std::string kernels_text(const Config& config);
 
 }  // namespace mccl::cli::bench

@@ -21,26 +21,18 @@ std::uint64_t random_of(std::uint64_t source, std::uint64_t element) {
   return scrambled(scrambled(source + 1) + element * 0x9e3779b97f4a7c15);
 }
 
+bool is_signed(DType dtype) {
+  return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64 ||
+         is_floating(dtype);
+}
+
 /// Returns a number n such that the type represents all integers from 0 to n exactly.
 std::uint64_t largest_exact(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return 1;
-    case DType::i8:
-      return 127;
-    case DType::u8:
-      return 255;
-    case DType::i16:
-      return 32767;
-    case DType::u16:
-      return 65535;
-    case DType::f16:
-      return 2048;
-    case DType::bf16:
-      return 256;
-    default:
-      return 1 << 20;
-  }
+  if (dtype == DType::boolean) return 1;
+  if (dtype == DType::f16) return 2048;
+  if (dtype == DType::bf16) return 256;
+  if (size_of(dtype) > 2) return 1 << 20;
+  return (std::uint64_t{1} << (8 * size_of(dtype) - (is_signed(dtype) ? 1 : 0))) - 1;
 }
 
 template <typename T>
@@ -48,8 +40,7 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-/// Encodes one real component. The type must represent `value` exactly. Copies the first bytes of
-/// an integer, which are its low bytes on a little-endian machine.
+/// The type must represent `value` exactly. Copies the low bytes of an integer.
 void encode(DType dtype, double value, std::byte* to) {
   static_assert(std::endian::native == std::endian::little);
   switch (dtype) {
@@ -114,12 +105,9 @@ double extreme_term(DType dtype, std::size_t element, std::uint64_t rank) {
   const std::uint64_t limit = largest_exact(dtype);
   const std::uint64_t middle = limit / 2;
   const auto value = static_cast<double>(random_of(rank, element) % (limit + 1));
-  const bool is_signed = dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 ||
-                         dtype == DType::i64 || is_floating(dtype);
-  return is_signed ? value - static_cast<double>(middle) : value;
+  return is_signed(dtype) ? value - static_cast<double>(middle) : value;
 }
 
-/// Returns the value that `rank` contributes to component `c` of `element`.
 double term(DType dtype, ReduceKind kind, std::size_t element, std::size_t c, std::uint64_t rank,
             std::uint64_t ranks, Most most) {
   if (dtype == DType::boolean) return static_cast<double>(random_of(rank, element) % 2);
@@ -169,7 +157,6 @@ double combined(DType dtype, ReduceKind kind, double a, double b) {
   }
 }
 
-/// Returns an element of a floating type as a double.
 double value_of(DType dtype, const std::byte* element) {
   const auto as = [element]<typename T>(T value) {
     std::memcpy(&value, element, sizeof value);

@@ -23,13 +23,13 @@ class Pattern {
   Pattern(std::vector<std::byte> cycle, std::size_t element_bytes)
       : cycle_(std::move(cycle)), element_bytes_(element_bytes) {}
 
-  /// Writes consecutive elements of the pattern to `memory`, starting with element `first`.
+  /// Writes the pattern to `memory`, starting with element `first`.
   void fill(std::span<std::byte> memory, std::size_t first = 0) const;
-  /// Compares `memory` with the pattern from element `first` on. Returns the number of elements
-  /// that differ.
+  /// Returns the number of elements that differ from the pattern, which starts with element
+  /// `first`.
   std::uint64_t count_wrong(std::span<const std::byte> memory, std::size_t first = 0) const;
-  /// Returns the largest difference from the pattern, relative to the largest expected magnitude.
-  /// Returns NaN if `memory` contains a NaN. Only for floating types.
+  /// The largest difference from the pattern, relative to the largest expected magnitude, or NaN if
+  /// `memory` contains a NaN. Only for floating types.
   double largest_error(DType dtype, std::span<const std::byte> memory, std::size_t first = 0) const;
 
  private:
@@ -37,17 +37,14 @@ class Pattern {
   std::size_t element_bytes_;
 };
 
-/// Upper limit of the sum of all ranks' elements, before the elements are multiplied by a scale
-/// factor of at most 4.
+/// Limit of the sum of all ranks' elements, before they are scaled by a factor of at most 4.
 using Most = std::uint64_t;
 inline constexpr Most kNoLimit = std::numeric_limits<Most>::max();
-/// Limit for sums that a codec may round. It keeps all numbers within the range of every codec,
-/// including fp16.
+/// Limit for sums that a codec may round, so that all numbers fit every codec, including fp16.
 inline constexpr Most kMostRounded = 4096;
 
-/// Data that one rank contributes to a reduction. The factor of a premul_sum must be kPremulFactor.
+/// The factor of a premul_sum must be kPremulFactor.
 Pattern contribution(DType dtype, ReduceKind kind, int rank, int ranks, Most most = kNoLimit);
-/// Result of the reduction of all ranks' contributions.
 Pattern reduction(DType dtype, ReduceKind kind, int ranks, Most most = kNoLimit);
 /// Data for a call that only moves data. Different values of `source` give different data.
 Pattern message(DType dtype, std::uint64_t source);

@@ -71,25 +71,19 @@ Json rows_json(const Result& result) {
 constexpr const char* kNone = "-";
 constexpr const char* kAlgorithmColumn = "  {:>18}";
 
-std::string left_half(std::string_view size, std::string_view count, std::string_view type,
-                      std::string_view op, std::string_view root) {
-  return fmt::format("{:>11} {:>11} {:>5} {:>10} {:>4}", size, count, type, op, root);
-}
-
-std::string half(std::string_view time, std::string_view p50, std::string_view p99,
-                 std::string_view algbw, std::string_view busbw, std::string_view wrong) {
-  return fmt::format("  {:>9} {:>9} {:>9} {:>7} {:>7} {:>7}", time, p50, p99, algbw, busbw, wrong);
-}
+constexpr const char* kLeftHalf = "{:>11} {:>11} {:>5} {:>10} {:>4}";
+constexpr const char* kHalf = "  {:>9} {:>9} {:>9} {:>7} {:>7} {:>7}";
 
 std::string half_of(const std::optional<Measurement>& measured, bool moves_bytes) {
-  if (!measured) return half(kNone, kNone, kNone, kNone, kNone, kNone);
+  if (!measured) return fmt::format(kHalf, kNone, kNone, kNone, kNone, kNone, kNone);
   const Timing& timing = measured->timing;
   const auto rate = [&](double gbs) { return moves_bytes ? rate_text(gbs) : kNone; };
-  return half(number_text(timing.time_us), number_text(timing.p50_us), number_text(timing.p99_us),
-              rate(measured->algbw_gbs), rate(measured->busbw_gbs),
-              measured->error   ? fmt::format("{:.1e}", *measured->error)
-              : measured->wrong ? fmt::format("{}", *measured->wrong)
-                                : kNone);
+  return fmt::format(kHalf, number_text(timing.time_us), number_text(timing.p50_us),
+                     number_text(timing.p99_us), rate(measured->algbw_gbs),
+                     rate(measured->busbw_gbs),
+                     measured->error   ? fmt::format("{:.1e}", *measured->error)
+                     : measured->wrong ? fmt::format("{}", *measured->wrong)
+                                       : kNone);
 }
 
 std::string algorithm_text(const Row& row) {
@@ -128,16 +122,16 @@ std::string bounds_text(const Bounds& bounds, int ranks) {
 }
 
 std::string heading(Routine routine, bool may_be_rounded) {
-  const auto names =
-      half("time", "p50", "p99", "algbw", "busbw", may_be_rounded ? "error" : "wrong");
-  const auto units = half("us", "us", "us", "GB/s", "GB/s", "");
-  const std::string blank(left_half("", "", "", "", "").size(), ' ');
+  const auto names = fmt::format(kHalf, "time", "p50", "p99", "algbw", "busbw",
+                                 may_be_rounded ? "error" : "wrong");
+  const auto units = fmt::format(kHalf, "us", "us", "us", "GB/s", "GB/s", "");
+  const std::string blank = fmt::format(kLeftHalf, "", "", "", "", "");
   const std::string title = fmt::format("# {}", info_of(routine).name);
   std::string text = fmt::format("#\n{:<{}}  {:^{}}  {:^{}}\n", title, blank.size(), "out of place",
                                  names.size() - 2, "in place", names.size() - 2);
-  std::string columns = left_half("size", "count", "type", "op", "root") + names + names +
-                        fmt::format(kAlgorithmColumn, "algorithm");
-  std::string below = left_half("B", "elements", "", "", "") + units + units;
+  std::string columns = fmt::format(kLeftHalf, "size", "count", "type", "op", "root") + names +
+                        names + fmt::format(kAlgorithmColumn, "algorithm");
+  std::string below = fmt::format(kLeftHalf, "B", "elements", "", "", "") + units + units;
   columns.front() = below.front() = '#';
   below.erase(below.find_last_not_of(' ') + 1);
   while (text.size() > 1 && text[text.size() - 2] == ' ') text.erase(text.size() - 2, 1);
@@ -149,9 +143,9 @@ std::string row_text(const Row& row) {
   if (!row.out_of_place && !row.in_place)
     return fmt::format("# {:>10} B: not measured; the call would use algorithm {}\n",
                        row.shape.bytes, row.instead);
-  return left_half(fmt::format("{}", row.shape.bytes), fmt::format("{}", row.shape.part),
-                   moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,
-                   row.root ? fmt::format("{}", *row.root) : kNone) +
+  return fmt::format(kLeftHalf, row.shape.bytes, row.shape.part,
+                     moves_bytes ? name_of(row.dtype) : kNone, row.op ? name_of(*row.op) : kNone,
+                     row.root ? fmt::format("{}", *row.root) : kNone) +
          half_of(row.out_of_place, moves_bytes) + half_of(row.in_place, moves_bytes) +
          fmt::format(kAlgorithmColumn, algorithm_text(row)) + "\n";
 }

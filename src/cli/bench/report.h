@@ -29,10 +29,10 @@ struct Measurement {
 };
 
 /// Bytes that the busiest rank sends in one call, including frame headers and the bytes that it
-/// writes to shared-memory windows.
+/// writes to shared-memory windows: with the codec, and without a codec.
 struct Sent {
-  std::uint64_t rounded = 0;  ///< Bytes sent in the call with the codec.
-  std::uint64_t exact = 0;    ///< Bytes sent in the same call without a codec.
+  std::uint64_t rounded = 0;
+  std::uint64_t exact = 0;
 };
 
 struct Row {
@@ -41,13 +41,11 @@ struct Row {
   DType dtype = DType::f32;
   std::optional<ReduceKind> op;
   std::optional<int> root;
-  /// The halves that were measured. A half is empty if the routine or the requested algorithm does
-  /// not support it.
+  /// A half is empty if the routine or the requested algorithm does not support it.
   std::optional<Measurement> out_of_place;
   std::optional<Measurement> in_place;
   std::optional<Sent> sent;  ///< Set if a codec may round the sums and `instead` is empty.
-  /// Empty if the requested algorithm supports the row. Otherwise, the algorithm that ran instead
-  /// in an untimed call; each half in which it ran is not measured.
+  /// The algorithm that ran in place of the requested one, if that does not support the row.
   std::string instead = {};
 };
 
@@ -70,23 +68,19 @@ struct Result {
   std::vector<Row> rows;
 };
 
-/// Returns the number of wrong elements in all rows. Elements that were not checked count as
-/// correct.
+/// Number of elements in all rows that were found wrong.
 std::uint64_t wrong_elements(const std::vector<Row>& rows);
 
 // Parts of the printed table. Lines that begin with # are explanations; all other lines are rows.
 
 std::string setup_text(const Setup& setup);
 std::string bounds_text(const Bounds& bounds, int ranks);
-/// Returns the columns' names and units. "error" replaces "wrong" if `may_be_rounded` is true.
+/// "error" replaces "wrong" if `may_be_rounded` is true.
 std::string heading(Routine routine, bool may_be_rounded = false);
-/// Returns the line of the table for `row`.
 std::string row_text(const Row& row);
-/// Returns the calls that the requested algorithm does not support, separated by commas. Empty if
-/// there are no such calls.
+/// Returns the calls that the requested algorithm does not support, separated by commas.
 std::string calls_refused(const std::vector<Row>& rows);
-/// Returns a title, and a line for each row with `sent`: the bytes sent with the codec and without
-/// it. Empty if no row has `sent`.
+/// Returns a title, and a line for each row with `sent`. Empty if no row has `sent`.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
 
 /// Returns one JSON object. Times are in microseconds, rates in GB/s. A figure that does not exist

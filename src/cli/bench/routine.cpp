@@ -8,7 +8,7 @@
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "cli/bench/pattern.h"
-#include "cli/flags.h"
+#include "cli/command.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 

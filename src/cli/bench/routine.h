@@ -1,5 +1,5 @@
-// The routines that rows of the table measure, and the arithmetic of their sizes and bandwidths, as
-// nccl-tests defines them.
+// The routines that rows of the table measure, the arithmetic of their sizes and bandwidths, as
+// nccl-tests defines them, and the ranks that measure them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mccl/context.h"
 #include "mccl/types.h"
 
 namespace mccl::cli::bench {
@@ -48,8 +49,8 @@ const RoutineInfo& info_of(Routine routine);
 /// Returns the collective that the routine calls; empty for sendrecv.
 std::optional<Collective> collective_of(Routine routine);
 
-/// Parses names, or "all". Throws InvalidArgument for an unknown name. The message suggests valid
-/// names, but never `unfit`, a routine that the command does not support.
+/// Parses names, or "all". Throws InvalidArgument for an unknown name; the message does not suggest
+/// `unfit`, a routine that the command does not support.
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,
                                     std::optional<Routine> unfit = {});
 
@@ -58,20 +59,18 @@ std::vector<Routine> parse_routines(std::span<const std::string_view> names,
 /// other text, or for more than 1000 sizes.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
-/// Returns busbw divided by algbw: the bytes that must cross the bus of one rank, as a multiple of
-/// the size.
+/// Returns busbw divided by algbw.
 double bus_factor(Routine routine, int ranks);
 
 /// Amount of data that one call moves.
 struct CallSize {
-  /// Number of elements in one rank's part; equal to `total` if the routine has no parts.
-  std::size_t part = 0;
-  std::size_t total = 0;  ///< Number of elements of the whole operation.
-  std::size_t bytes = 0;  ///< Size of the whole operation, in bytes.
+  std::size_t part = 0;   ///< Elements in one rank's part; `total` if the routine has no parts.
+  std::size_t total = 0;  ///< Elements of the whole operation.
+  std::size_t bytes = 0;  ///< Bytes of the whole operation.
 };
 
-/// Returns the size of the largest call of at most `bytes` bytes; all zeros for a barrier. If
-/// `bytes` is too small, the call has one element, or one per rank if the routine has parts.
+/// Returns the largest call of at most `bytes` bytes, but with at least one element, or one per
+/// rank if the routine has parts; all zeros for a barrier.
 CallSize shape_of(Routine routine, std::size_t bytes, DType dtype, int ranks);
 
 /// Options of a run of `mccl bench`. They must be equal on all ranks.
@@ -103,13 +102,21 @@ struct CallFlags {
   int root = 0;
 };
 
-/// Adds the argument "collective" and the flags --sizes, --dtype, --op and --root, which must be
-/// below `most_ranks`. `further` follows the names of the collectives in the help.
+/// Adds "collective", --sizes, --dtype, --op and --root, which must be below `most_ranks`.
+/// `further` follows the names of the collectives in the help.
 void add_flags(CLI::App& app, CallFlags& flags, const std::string& further, int most_ranks);
 
-/// Parses the flags, and returns `options` with the calls that they describe. Throws
-/// InvalidArgument if a flag is invalid. `unfit`: see parse_routines().
+/// Returns `options` with the calls that the flags describe. `unfit`: see parse_routines().
 Options parse_calls(const CallFlags& flags, Options options = {},
                     std::optional<Routine> unfit = {});
+
+/// Rank 0 prints the results and writes the files, then throws Error if elements were wrong or if
+/// the requested algorithm does not support a call.
+void run_rank(Context& context, const Options& options, bool one_host);
+
+/// Runs this program with `arguments` in `ranks` processes of this machine, with its standard
+/// output and error. `command` begins each message of the launcher. Returns 0, or 1 if a rank
+/// failed. If a signal to this process ends the job, the same signal then kills this process.
+int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace mccl::cli::bench

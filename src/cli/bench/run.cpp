@@ -1,4 +1,4 @@
-#include "cli/bench/run.h"
+#include "cli/launch/run.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,44 +14,21 @@
 #include "base/environment.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/report.h"
+#include "cli/bench/routine.h"
 #include "cli/bench/trial.h"
 #include "cli/command.h"
 #include "cli/kit/file.h"
 #include "cli/kit/program.h"
 #include "cli/kit/quantity.h"
-#include "cli/launch/run.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::bench {
 namespace {
 
-/// Time between SIGTERM and SIGKILL for ranks of run_here().
 constexpr std::chrono::seconds kGraceHere{2};
 
 /// Shown as the algorithm of sendrecv, which is not a collective.
 constexpr std::string_view kMessages = "messages";
-
-/// Prints the table, and the progress if stderr is a terminal. Prints nothing if `speaks` is false.
-class Voice {
- public:
-  explicit Voice(bool speaks)
-      : speaks_(speaks), on_terminal_(speaks && ::isatty(STDERR_FILENO) == 1) {}
-
-  void print(const std::string& text) const {
-    if (!speaks_) return;
-    clear();
-    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
-      throw Error(fmt::format("cannot write standard output: {}", std::strerror(errno)));
-  }
-  void progress(const std::string& text) const {
-    if (on_terminal_) fmt::print(stderr, "\r\x1b[K{}", text);
-  }
-  void clear() const { progress(""); }
-
- private:
-  bool speaks_;
-  bool on_terminal_;
-};
 
 class Run {
  public:
@@ -59,7 +36,7 @@ class Run {
       : options_(options),
         group_(context.world()),
         metrics_(context.metrics()),
-        voice_(context.rank() == 0 && !options.quiet),
+        speaks_(context.rank() == 0 && !options.quiet),
         a_(largest_call(options, context.size())),
         b_(largest_call(options, context.size())) {
     result_.setup = {MCCL_VERSION,
@@ -73,26 +50,36 @@ class Run {
   }
 
   Result measure() {
-    voice_.print(setup_text(result_.setup));
+    print(setup_text(result_.setup));
     if (options_.bounds) {
-      voice_.progress("measuring the bounds of this machine");
+      progress("measuring the bounds of this machine");
       result_.bounds = measure_bounds(*group_, result_.setup.one_host);
-      voice_.print(bounds_text(*result_.bounds, result_.setup.ranks));
+      print(bounds_text(*result_.bounds, result_.setup.ranks));
     }
     for (const Routine routine : options_.routines) {
-      voice_.print(heading(routine, may_be_rounded(routine)));
+      print(heading(routine, may_be_rounded(routine)));
       if (routine == Routine::barrier) {
         measure_row(routine, 0);
       } else {
         for (const std::size_t size : options_.sizes) measure_row(routine, size);
       }
     }
-    voice_.clear();
-    voice_.print(sent_text(result_.rows, result_.setup.compression));
+    progress("");
+    print(sent_text(result_.rows, result_.setup.compression));
     return std::move(result_);
   }
 
  private:
+  void print(const std::string& text) const {
+    if (!speaks_) return;
+    progress("");
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+      throw Error(fmt::format("cannot write standard output: {}", std::strerror(errno)));
+  }
+  void progress(const std::string& text) const {
+    if (shows_progress_) fmt::print(stderr, "\r\x1b[K{}", text);
+  }
+
   void measure_row(Routine routine, std::size_t size) {
     const RoutineInfo& info = info_of(routine);
     Row row;
@@ -115,7 +102,7 @@ class Run {
       }
     }
     if (row.instead.empty() && may_be_rounded(routine)) row.sent = measure_sent(row);
-    voice_.print(row_text(row));
+    print(row_text(row));
     result_.rows.push_back(row);
   }
 
@@ -126,7 +113,7 @@ class Run {
                         options_.dtype, options_.op.kind);
   }
 
-  /// Makes the call once and returns the algorithm that ran, which is the same on all ranks.
+  /// Makes the call once. All ranks get the same result.
   std::string algorithm_of(Routine routine, const Trial& trial) const {
     trial.fill();
     meet(*group_);
@@ -143,9 +130,8 @@ class Run {
   }
 
   Measurement measure_half(const Row& row, const Trial& trial, bool in_place) {
-    voice_.progress(fmt::format("{} {} {}", info_of(row.routine).name,
-                                text_of_size(row.shape.bytes),
-                                in_place ? "in place" : "out of place"));
+    progress(fmt::format("{} {} {}", info_of(row.routine).name, text_of_size(row.shape.bytes),
+                         in_place ? "in place" : "out of place"));
     const bool rounded = may_be_rounded(row.routine);
     Measurement measured;
     trial.fill();
@@ -184,7 +170,8 @@ class Run {
   const Options& options_;
   std::shared_ptr<Group> group_;
   std::shared_ptr<Metrics> metrics_;
-  Voice voice_;
+  const bool speaks_;
+  const bool shows_progress_ = speaks_ && ::isatty(STDERR_FILENO) == 1;
   Memory a_;
   Memory b_;
   Result result_;

@@ -20,10 +20,9 @@ constexpr std::uint32_t kTag = 0;
 
 constexpr std::uint64_t kFewest = 5;
 constexpr std::uint64_t kMost = 1'000'000;
-/// Calls that take less than this time, in seconds, are also timed in a batch, because reading the
-/// clock around each call would affect its time.
+/// Shorter calls, in seconds, are also timed in a batch, because reading the clock takes time.
 constexpr double kShortCall = 20e-6;
-/// The warm-up ends when one of its batches takes at least this share of Options::seconds.
+/// The warm-up ends when a batch takes this share of Options::seconds.
 constexpr double kWarmupShare = 0.1;
 
 /// Numbers of calls to time: first one by one, and then together in a batch.
@@ -39,9 +38,9 @@ double time_batch(const std::function<void()>& call, std::uint64_t count) {
   return seconds_between(begin, Clock::now());
 }
 
-/// Returns the numbers of calls to time, which rank 0 decides for all ranks. Warms up with batches
-/// of doubling size, until a batch takes kWarmupShare of Options::seconds or has kMost calls. If
-/// Options::iterations is set, warms up with one batch of Options::warmup calls.
+/// Rank 0 decides for all ranks. Warms up with batches of doubling size, until one takes
+/// kWarmupShare of Options::seconds or has kMost calls, or with one batch if Options::iterations is
+/// set.
 CallCounts decide_counts(Group& group, const std::function<void()>& call, const Options& options) {
   double each = 0;
   std::uint64_t count = options.warmup;

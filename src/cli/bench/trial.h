@@ -20,8 +20,7 @@ inline const CallOptions kBlocking = {.timeout = {}, .caller_waits = true};
 inline const CallOptions kExact = {
     .timeout = {}, .caller_waits = true, .compression = Compression{Codec::none}};
 
-/// Blocking collectives on a single value. All ranks get the same result: value_of_first() returns
-/// rank 0's value, largest() the maximum, and sum() the sum. meet() is a barrier.
+/// Blocking collectives on a single value, with the same result on all ranks. meet() is a barrier.
 std::uint64_t value_of_first(Group& group, std::uint64_t value);
 double largest(Group& group, double value);
 std::uint64_t sum(Group& group, std::uint64_t value);
@@ -34,14 +33,12 @@ struct Timing {
   std::uint64_t iterations = 0;  ///< Number of calls that time_us averages.
 };
 
-/// Times a collective call. Every rank must call this, and `call` must make this rank's call of the
-/// collective. Rank 0 decides how many calls are made, from options.{seconds, iterations, warmup}
-/// and its clock.
+/// Times a collective call, which `call` makes. Every rank must call this. Rank 0 decides how many
+/// calls are made, from options.{seconds, iterations, warmup} and its clock.
 Timing measure(Group& group, const std::function<void()>& call, const Options& options);
 
 /// Returns a percentile by the nearest-rank method: the smallest sample such that at least the
-/// fraction `share` (0 to 1) of all samples is not larger. Returns 0 without samples. Reorders the
-/// samples.
+/// fraction `share` of all samples is not larger; 0 without samples. Reorders the samples.
 double percentile(std::span<double> samples, double share);
 
 /// Owns page-aligned memory.
@@ -59,30 +56,25 @@ class Memory {
 /// One call of a routine at one size, in place or out of place, with its buffers and test data.
 class Trial {
  public:
-  /// `a` and `b` hold at least shape.bytes each. `a`, `b` and `group` must outlive the Trial. If
-  /// `rounded` is true, the sum may be rounded, so the data stay within the range of every codec.
+  /// `a` and `b` hold at least shape.bytes each, and must outlive the Trial, as must `group`. If
+  /// the sum may be `rounded`, the data stay within the range of every codec.
   Trial(Group& group, Routine routine, const CallSize& shape, const Options& options, bool in_place,
         bool rounded, const Memory& a, const Memory& b);
 
-  /// Fills the input with this rank's data, and the output with a value that a correct call
-  /// overwrites.
+  /// Fills the input, and overwrites the output with a value that a correct call replaces.
   void fill() const;
-  /// Makes the call and blocks until it has ended.
   void run(const CallOptions& options = kBlocking) const;
   /// Returns the number of wrong elements in this rank's output, after one fill() and one run().
   std::uint64_t wrong() const;
-  /// Returns the largest error in this rank's output (see Measurement::error). Only for sums of
-  /// floats.
+  /// See Measurement::error. Only for sums of floats.
   double error() const;
 
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
-  /// Returns the `source` with which message() returns the correct data of part `part` of the
-  /// output. Not for reductions.
+  /// The `source` of the message() that part `part` of the output must hold. Not for reductions.
   std::uint64_t source_of(int part) const;
-  /// Returns the index, in the result of the whole reduction, of the first element of this rank's
-  /// output.
+  /// Index of this rank's first output element in the result of the whole reduction.
   std::size_t first_of_output() const;
 
   Group& group_;
@@ -95,8 +87,8 @@ class Trial {
   std::span<std::byte> input_;  ///< Memory that the call reads on this rank; may be empty.
   /// Memory that the call writes; the same as input_ if the call has only one buffer.
   std::span<std::byte> output_;
-  ConstBuffer in_;  ///< Describes input_ in a call.
-  Buffer out_;      ///< Describes output_ in a call.
+  ConstBuffer in_;  ///< input_ and output_, as a call gets them.
+  Buffer out_;
 };
 
 }  // namespace mccl::cli::bench

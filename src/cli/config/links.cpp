@@ -21,8 +21,7 @@ using hosts::Dialled;
 using hosts::LinkTest;
 using hosts::LinkTime;
 
-/// Returns the links that are worth using. Drops wireless links, and each link that is less than
-/// half as fast as another link between the same hosts.
+/// Drops wireless links, and links that are less than half as fast as another between the hosts.
 std::vector<cluster::CableLink> worthwhile(std::span<const cluster::CableLink> links) {
   std::vector<cluster::CableLink> kept;
   for (const cluster::CableLink& link : links) {
@@ -54,8 +53,7 @@ Finding no_network(std::span<const HostFacts> facts) {
           .cure = "give all hosts addresses in one network, or use --over cables"};
 }
 
-/// Chooses the connections of the job: cables of any kind, or a network. Not called if discover()
-/// has already chosen Thunderbolt cables.
+/// Not called if discover() has already chosen Thunderbolt cables.
 TopologyChoice choose(const ConfigFlags& flags, std::span<const HostFacts> facts,
                       const cluster::Connectivity& joined) {
   TopologyChoice cables = choose_cables(facts, worthwhile(joined.links), flags.backend);
@@ -78,8 +76,7 @@ void add_both_ways(std::vector<LinkTest>& tests, int a, const std::string& at_a,
   tests.push_back({b, a, at_b, at_a});
 }
 
-/// Adds tests between each host of a network and the next host in `order`, in both directions, so
-/// that every host both opens and accepts connections.
+/// Tests each host with the next one in `order`, in both directions.
 void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
                  const cluster::Wire& wire, std::span<const int> order) {
   const auto addresses = addresses_in(facts, wire);
@@ -91,25 +88,6 @@ void add_network(std::vector<LinkTest>& tests, std::span<const HostFacts> facts,
     if (places.size() == 2 && i == 1) break;
     add_both_ways(tests, places[i].first, places[i].second, next.first, next.second);
   }
-}
-
-nlohmann::ordered_json entry_of(const Host& host, const cluster::HostfileEntry& entry) {
-  // MLX passes the value of "ssh" to ssh, which accepts user@name, but not user@name:port.
-  nlohmann::ordered_json json = {
-      {"ssh", host.user.empty() ? host.name : host.user + "@" + host.name},
-      {"ips", entry.ips},
-      {"rdma", entry.rdma}};
-  if (host.port != 0) json["port"] = host.port;
-  if (host.slots) json["slots"] = *host.slots;
-  if (!host.python.empty()) json["python"] = host.python;
-  if (!host.directory.empty()) json["cwd"] = host.directory;
-  if (!host.environment.empty()) json["env"] = host.environment;
-  return json;
-}
-
-/// Returns compact JSON. Replaces invalid UTF-8, because names from hosts may contain any bytes.
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -199,20 +177,6 @@ std::string exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
     }
   }
   return rows.size() > 1 ? cluster::table_text(rows) : "";
-}
-
-std::string hostfile_text(std::span<const Host> hosts,
-                          std::span<const cluster::HostfileEntry> entries,
-                          const std::string& backend, const std::vector<std::string>& variables) {
-  std::string text = "{\n";
-  if (!backend.empty()) text += fmt::format("  \"backend\": {},\n", text_of(backend));
-  text += fmt::format("  \"envs\": {},\n  \"hosts\": [\n", text_of(variables));
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Host& host = hosts[static_cast<std::size_t>(entries[i].host)];
-    text += fmt::format("    {}{}\n", text_of(entry_of(host, entries[i])),
-                        i + 1 < entries.size() ? "," : "");
-  }
-  return text + "  ]\n}\n";
 }
 
 }  // namespace mccl::cli::config

@@ -1,13 +1,12 @@
-#include "cli/doctor/between.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <set>
 
+#include "cli/doctor/report.h"
 #include "cli/hosts/link_tests.h"
-#include "cli/probe/secret.h"
+#include "cli/probe/protocol.h"
 #include "cluster/checks.h"
 
 namespace mccl::cli::doctor {
@@ -19,12 +18,10 @@ using cluster::InterfacePath;
 using cluster::Severity;
 using hosts::LinkTest;
 
-/// Number of ports of each host to which connections are tested.
 constexpr std::size_t kPorts = probe::kPortRanges.size();
 /// Size of a packet that every network carries, in bytes.
 constexpr int kSmallPacket = 576;
-/// Packet sizes to try, in bytes, the largest first. They include the usual limits of tunnels and
-/// cloud networks.
+/// The largest first, with the usual limits of tunnels and cloud networks.
 constexpr std::array kUsualPackets = {8900, 4000, 1500, 1492, 1460, 1400, 1280, 1200, 1000, 800};
 constexpr std::size_t kMostAgain = 32;
 constexpr int kMostRounds = 6;
@@ -45,9 +42,8 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   }
 }
 
-/// If a packet as large as the MTU does not arrive on a path, finds the largest size in
-/// kUsualPackets that arrives. If even small packets do not arrive, the path blocks UDP, and the
-/// test cannot show which sizes pass.
+/// Finds the largest packet that passes each path. If even small ones do not arrive, UDP is
+/// blocked.
 void send_packets(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
   std::vector<InterfacePath*> of;
@@ -95,8 +91,7 @@ void measure(hosts::Inquiry& inquiry, const std::vector<InterfacePath*>& paths,
   }
 }
 
-/// True for an IPv6 path if a working IPv4 path joins the same two interfaces. Such an IPv6 path is
-/// not measured, because the rate of a cable does not depend on the IP version.
+/// Such an IPv6 path is not measured, because the rate of a cable does not depend on the version.
 bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePath& path) {
   return path.is_ipv6() && std::ranges::any_of(paths, [&](const InterfacePath& other) {
            return !other.is_ipv6() && other.good() && other.from == path.from &&
@@ -104,7 +99,6 @@ bool goes_by_ipv4_too(const std::vector<InterfacePath>& paths, const InterfacePa
          });
 }
 
-/// Returns the finding that links of hosts with a running job were not timed.
 Finding beside_a_job(const std::vector<HostFacts>& facts) {
   std::vector<std::string> names;
   for (const HostFacts& host : facts)
@@ -132,8 +126,7 @@ Finding out_of_time(const std::vector<HostFacts>& facts, const std::vector<Inter
           .cure = fmt::format("allow more time: --measure-for {}", 4 * measuring.longest_s)};
 }
 
-/// Measures the paths. Repeats the measurement of slow paths, because a host that is busy for a
-/// moment makes a good cable appear slow.
+/// Slow paths are measured again: a host that is busy for a moment makes a good cable look slow.
 std::vector<Finding> measure_all(hosts::Inquiry& inquiry, const std::vector<HostFacts>& facts,
                                  std::vector<InterfacePath>& paths, const Measuring& measuring) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(measuring.longest_s);

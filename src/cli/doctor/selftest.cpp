@@ -1,5 +1,3 @@
-#include "cli/doctor/selftest.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "base/environment.h"
 #include "base/json_text.h"
 #include "base/value_text.h"
+#include "cli/doctor/report.h"
 #include "cli/kit/dialogue.h"
 #include "cli/kit/file.h"
 #include "cli/kit/program.h"
@@ -29,7 +28,7 @@ using nlohmann::json;
 
 constexpr auto kForTrial = 300s;
 constexpr std::size_t kMostOutput = std::size_t{1} << 18;
-/// Exit status of a script if a package or GPU that the script needs is missing.
+/// Exit status of a script if a package or GPU is missing.
 constexpr int kNotThere = 77;
 constexpr int kMostRanks = 8;
 /// Time between SIGTERM and SIGKILL when a trial is stopped.
@@ -37,8 +36,7 @@ constexpr auto kForEnd = 10s;
 constexpr const char* kResult = "mccl-selftest-result";
 constexpr const char* kFirstRank = "[0] ";
 
-/// Beginning of each framework's script. The script exits with kNotThere if the framework is not
-/// installed.
+/// Beginning of each script. It exits with kNotThere if the framework is not installed.
 constexpr const char* kImports = R"py(
 import sys
 try:
@@ -58,13 +56,8 @@ assert torch.equal(x.cpu(), n * torch.arange(1000) + n * (n - 1) / 2), x
 dist.destroy_process_group()
 )py";
 
-/// A Python interface of MCCL, and a script that tests it.
-struct Face {
-  std::string name;
-  std::string script;
-};
-
-std::vector<Face> faces() {
+/// The Python interfaces of MCCL, each with a script that tests it.
+std::vector<std::pair<std::string, std::string>> faces() {
   const auto with_imports = [](const char* imports) {
     return fmt::format(fmt::runtime(kImports), imports);
   };
@@ -101,8 +94,7 @@ SelftestCase bench_of(const std::string& program, const std::string& transport, 
           file};
 }
 
-/// Returns a trial among all hosts, each of which runs its own installed mccl. The first rank
-/// prints its JSON result after its output, because the result file may be on another machine.
+/// The first rank prints its JSON result, because the file may be on another machine.
 SelftestCase among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
@@ -121,7 +113,7 @@ SelftestCase among(const std::string& program, const Others& others, bool by_rdm
   return trial;
 }
 
-/// Returns null if the text is not JSON, or is nested too deep.
+/// Null if the text is not JSON, or is nested too deep.
 json parse_result(std::string_view text) {
   try {
     return parse_json(text, "a trial", "the JSON that mccl bench writes");
@@ -130,8 +122,7 @@ json parse_result(std::string_view text) {
   }
 }
 
-/// Returns the best possible rate, in GB/s: the trial's bound_gbs or, if that is 0, the bound that
-/// mccl bench measured for the transport.
+/// In GB/s: the trial's own bound, or the one that mccl bench measured for the transport.
 double bound_of(const SelftestCase& trial, const json& result) {
   const auto found = result.find("bounds");
   if (trial.bound_gbs > 0 || found == result.end() || !found->is_object()) return trial.bound_gbs;
@@ -199,9 +190,8 @@ json json_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>
   return list;
 }
 
-/// Returns the flags with which mccl launch uses the hosts of `which`. Empty if no hosts were
-/// named.
-std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
+/// Empty if no hosts were named.
+std::vector<std::string> flags_of_launch(const WhichHosts& which) {
   std::vector<std::string> words;
   if (!which.hostfile.empty()) words = {"--hostfile", which.hostfile};
   if (!which.hosts.empty()) words = {"--hosts", which.hosts};
@@ -211,8 +201,7 @@ std::vector<std::string> flags_of_launch(const hosts::WhichHosts& which) {
   return words;
 }
 
-/// Returns the rate of the slowest pair of hosts, in GB/s. The rate of a pair is that of its
-/// fastest path. Returns 0 if no rate was measured.
+/// The rate of a pair is that of its fastest path. 0 if no rate was measured.
 double slowest_pair(const Report& report) {
   std::map<std::pair<int, int>, double> best;
   for (const cluster::InterfacePath& path : report.paths) {
@@ -225,7 +214,7 @@ double slowest_pair(const Report& report) {
   return slowest;
 }
 
-Others others_of(const hosts::WhichHosts& which, const Report& report) {
+Others others_of(const WhichHosts& which, const Report& report) {
   Others others{.flags = flags_of_launch(which),
                 .programs = {},
                 .bound_gbs = slowest_pair(report),
@@ -318,12 +307,10 @@ std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Other
     trials.push_back(bench_of(machine.program, "rdma", 2, folder));
     trials.back().bound_gbs = *machine.rdma_gbs;
   }
-  for (const Face& face : faces()) {
+  for (const auto& [name, script] : faces()) {
     if (machine.python.empty()) break;
     trials.push_back(
-        {face.name,
-         {machine.program, "launch", "-n", "2", "--", machine.python, "-c", face.script},
-         ""});
+        {name, {machine.program, "launch", "-n", "2", "--", machine.python, "-c", script}, ""});
   }
   if (!others.flags.empty()) trials.push_back(among(machine.program, others, false));
   if (!others.flags.empty() && others.rdma_gbs)
@@ -331,7 +318,7 @@ std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Other
   return trials;
 }
 
-bool run_selftest(const hosts::WhichHosts& which, const Report& report, json all,
+bool run_selftest(const WhichHosts& which, const Report& report, json all,
                   const std::string& output, Signals& signals) {
   const auto environment = process_environment();
   const TemporaryFolder folder("mccl-selftest");

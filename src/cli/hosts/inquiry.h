@@ -19,6 +19,10 @@
 
 namespace mccl::cli::hosts {
 
+/// Returns each host once, with the addresses of all its entries. A host may have several entries,
+/// one for each of its ranks.
+std::vector<Host> each_once(const std::vector<Host>& hosts);
+
 struct Asked {
   Host host;
   bool reached = false;
@@ -31,8 +35,7 @@ struct Asked {
   std::uint16_t packet_port = 0;
   bool hears_calls = false;
   std::string probe_fault;  ///< The reason why the host's probe does not listen.
-  /// Describes how the host was lost after it had been reached; empty if it was not lost.
-  std::string lost;
+  std::string lost;         ///< How the host was lost after it had been reached; else empty.
 };
 
 /// Returns the facts of the hosts that were reached.
@@ -41,8 +44,7 @@ std::vector<cluster::HostFacts> facts_of(const std::vector<Asked>& asked);
 cluster::Finding finding_of_unreached(const Asked& asked);
 /// Returns a finding for each host that was reached and then lost.
 std::vector<cluster::Finding> findings_of_lost(const std::vector<Asked>& asked);
-/// Returns a finding for each host whose probe does not listen. `why` tells the user which tests
-/// are impossible without the probe.
+/// Returns a finding for each host whose probe does not listen. `why` is the consequence.
 std::vector<cluster::Finding> findings_of_silent(const std::vector<Asked>& asked, const char* why);
 
 /// Function that receives each line of progress.
@@ -64,14 +66,13 @@ class Inquiry {
   void gather(std::chrono::seconds patience);
   /// Removes the hosts that were not reached, which changes the indices of the other hosts.
   void forget_unreached();
-  /// Makes each host's probe listen, at ports that the probe chooses (probe::kPortRanges).
+  /// Makes each host's probe listen.
   void start_probes();
-  /// Sends each host's probe its requests. Blocks until all requests are answered or `patience` has
-  /// passed. Returns the answers in the order of arrival.
+  /// Sends each host's probe its requests. Returns the answers that arrive within `patience`.
   Messages probe(const Messages& requests, std::chrono::milliseconds patience);
 
-  /// Makes each probe send a discovery message (a "call"; see cli/probe/packets.h) through each of
-  /// its host's usable interfaces. Returns which messages were received, and on which interfaces.
+  /// Makes each probe send a call (see cli/probe/packets.h) through each usable interface. Returns
+  /// which calls were received, and on which interfaces.
   cluster::CallResults call();
 
   const std::vector<Asked>& asked() const { return asked_; }
@@ -85,8 +86,7 @@ class Inquiry {
   void hear(std::size_t host, std::string_view line);
   /// Returns the reason why the host has not reported its facts within `patience`.
   std::string fault_of(std::size_t host, std::chrono::seconds patience) const;
-  /// Blocks until `done` returns true for every host, or until the time `limit`. A host whose
-  /// session has ended counts as done.
+  /// Blocks until every host is done or its session has ended, or until the time `limit`.
   void wait(Clock::time_point limit, const std::function<bool(std::size_t)>& done);
 
   const Reaching reaching_;

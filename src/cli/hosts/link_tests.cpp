@@ -17,8 +17,7 @@ using nlohmann::json;
 constexpr auto kForTests = 15s;
 constexpr double kSecondsOfLink = 0.25;
 
-/// Returns the time limit for the answers. A probe handles kAtOnce requests at a time, each in a
-/// few seconds.
+/// A probe handles kAtOnce requests at a time, each in a few seconds.
 std::chrono::seconds patience_for(const Messages& requests) {
   constexpr std::size_t kAtOnce = 512;
   std::size_t most = 0;
@@ -40,17 +39,15 @@ bool can_be_tried(const Inquiry& inquiry, const LinkTest& test) {
          inquiry.has_probe(static_cast<std::size_t>(test.to));
 }
 
-/// Returns the indices from 0 to `count` - 1.
 std::vector<std::size_t> indices_of(std::size_t count) {
   std::vector<std::size_t> indices(count);
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
 
-/// Sends a request for each test in `indices` whose two hosts have a probe, and passes the answers
-/// named `kind` to `then`. `request_for` returns the request without its id and addresses, with
-/// port 0 if the test must be skipped. Gives up on hosts that do not answer all requests in time,
-/// because further requests to them would take as long.
+/// Sends a request for each test whose two hosts have a probe, and passes the answers named `kind`
+/// to `then`. `request_for` returns the request without its id and addresses, with port 0 to skip
+/// the test. Gives up on hosts that do not answer in time.
 void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std::size_t> indices,
          const char* kind, const std::function<json(std::size_t test)>& request_for,
          const std::function<void(std::size_t test, const json& answer)>& then) {
@@ -71,9 +68,8 @@ void ask(Inquiry& inquiry, std::span<const LinkTest> tests, std::span<const std:
   }
 }
 
-/// Returns the round of a round-robin tournament in which players `a` and `b` meet. Uses the circle
-/// method: if the number of players is even, one player stays in place, and the others move around
-/// a circle.
+/// The round of a round-robin tournament in which players `a` and `b` meet, by the circle method:
+/// with an even number, one player stays in place, and the others move around a circle.
 int tournament_round(int players, int a, int b) {
   const int circle = players - (players % 2 == 0 ? 1 : 0);
   if (a == circle) return 2 * b % circle;

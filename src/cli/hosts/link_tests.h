@@ -36,29 +36,27 @@ struct LinkTime {
   double bytes_per_s = 0;
 };
 
-/// Passes each answer named `kind` of a host's `answers` to `then`, together with its test, the
-/// answer's id. Ignores answers that are malformed, or whose id is not one of `tests` tests.
+/// Passes each answer named `kind` to `then`, with its test, the answer's id. Ignores malformed
+/// answers.
 void for_each_answer(std::span<const nlohmann::json> answers, const char* kind, std::size_t tests,
                      const std::function<void(std::size_t test, const nlohmann::json&)>& then);
 /// Stores an answer, of which any part may be missing or invalid.
 void take(Dialled& result, const nlohmann::json& answer);
 void take(LinkTime& result, const nlohmann::json& answer);
 
-/// Tries all connections. Returns the results in the order of the tests.
+/// Results are in the order of the tests.
 std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests);
-/// Sends one UDP packet per test. Returns, for each test, whether its packet arrived.
+/// Sends one UDP packet per test. Returns whether each arrived.
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests);
-/// Measures latency and rate. No host takes part in two measurements at a time. Starts no
-/// measurement after `limit` and, if `spares_jobs` is true, none from or to a host on which ranks
-/// run.
+/// No host takes part in two measurements at a time. Starts no measurement after `limit` and, if it
+/// `spares_jobs`, none from or to a host on which ranks run.
 std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
                                  Clock::time_point limit, bool spares_jobs = false);
 
 /// Divides measurements between pairs of hosts into rounds, because measurements that share a host
-/// would disturb each other. Returns indices into `pairs`, grouped by round. Each pair is in one
-/// round, and no host is in two pairs of a round. All pairs of n hosts, in both directions, take
-/// 2(n - 1) rounds, or 2n if n is odd. Any other set of pairs takes at most twice as many rounds as
-/// the busiest host has pairs.
+/// would disturb each other. Returns indices into `pairs`, grouped by round. All pairs of n hosts,
+/// in both directions, take 2(n - 1) rounds, or 2n if n is odd. Any other set takes at most twice
+/// as many rounds as the busiest host has pairs.
 std::vector<std::vector<std::size_t>> rounds_of(std::span<const std::pair<int, int>> pairs);
 
 }  // namespace mccl::cli::hosts

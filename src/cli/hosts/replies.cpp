@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "base/json_text.h"
-#include "cli/probe/secret.h"
+#include "cli/probe/protocol.h"
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
 
@@ -13,23 +13,18 @@ namespace {
 
 using cluster::value_at;
 using nlohmann::json;
+using probe::now_in_epoch;
 
 constexpr std::size_t kMostAnswers = 100'000;
 
-double now_in_epoch() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// Returns the minimum error of a host's clock in seconds; negative if the clock is behind, 0 if it
-/// may be right. The exact error is unknown, because the host read `shown` from its clock at some
-/// time between `asked_at` and now.
+/// In seconds, negative if the clock is behind, 0 if it may be right: the host read its clock at
+/// some time between `asked_at` and now.
 double clock_off(double shown, double asked_at) {
   if (shown < asked_at) return shown - asked_at;
   return std::max(0.0, shown - now_in_epoch());
 }
 
-/// Returns the port in a host's answer; empty if `value` is not an integer from `least` to 65535.
-/// Ports are checked here, because they are passed on to other hosts.
+/// Ports are checked, because they are passed on to other hosts.
 std::optional<std::uint16_t> port_in(const json& value, int least) {
   if (!value.is_number_integer()) return {};
   const auto port = value.get<std::int64_t>();
@@ -37,8 +32,7 @@ std::optional<std::uint16_t> port_in(const json& value, int least) {
   return static_cast<std::uint16_t>(port);
 }
 
-/// Stores the ports at which the host's probe listens. A host without UDP reports port 0 for
-/// packets.
+/// A host without UDP reports port 0 for packets.
 void take_ports(Asked& asked, const json& listening) {
   constexpr std::size_t kMostPorts = 8;
   if (!asked.ports.empty() || !listening.is_object()) return;
@@ -102,8 +96,12 @@ Replies::News Replies::take_answer(const json& answer, std::vector<Asked>& asked
     busy = started.get<std::string>();
   } else if (answer.contains("told")) {
     if (told || other_build) return News::none;
-    settle(asked[host], answer["told"]);
-    told = true;
+    Asked& each = asked[host];
+    each.facts = cluster::read_facts(text_of(each.host), answer["told"]);
+    each.facts.mccl = program;
+    each.facts.clock_off_s = clock_off_s.value_or(0);
+    if (!clock_off_s) note_odd(each.facts, "mccl probe", "the time", "");
+    each.reached = told = true;
     return News::facts;
   } else if (answer.contains("listening")) {
     take_ports(asked[host], answer["listening"]);
@@ -115,14 +113,6 @@ Replies::News Replies::take_answer(const json& answer, std::vector<Asked>& asked
     answers.push_back(answer);
   }
   return News::none;
-}
-
-void Replies::settle(Asked& asked, const json& facts) const {
-  asked.facts = cluster::read_facts(text_of(asked.host), facts);
-  asked.facts.mccl = program;
-  asked.facts.clock_off_s = clock_off_s.value_or(0);
-  if (!clock_off_s) note_odd(asked.facts, "mccl probe", "the time", "");
-  asked.reached = true;
 }
 
 }  // namespace mccl::cli::hosts

@@ -41,7 +41,6 @@ struct Replies {
  private:
   News take_place(std::string_view line);
   News take_answer(const nlohmann::json& answer, std::vector<Asked>& asked, std::size_t host);
-  void settle(Asked& asked, const nlohmann::json& facts) const;
 };
 
 }  // namespace mccl::cli::hosts

@@ -19,18 +19,15 @@ namespace mccl::cli::hosts {
 
 struct SetupResult {
   std::string fault;  ///< The reason why the set-up failed; empty if it succeeded.
-  /// True if all steps that were done before the fault are undone. Also false if the outcome of a
-  /// step is unknown, because its command never ended or the connection was lost.
+  /// True if all completed steps are undone. False if the outcome of a step is unknown.
   bool undone = true;
   std::set<std::string> alone;  ///< Unreachable hosts, whose guards undo their steps.
 };
 
-/// Describes the failure, and whether the completed steps are undone. `undo` is the path of the
-/// undo script.
+/// `undo` is the path of the undo script.
 std::string text_of(const SetupResult& result, const std::string& undo);
 
-/// Throws Error if a host has an earlier set-up that is not confirmed, because the guard of the
-/// earlier set-up will undo that set-up.
+/// Throws Error if a host has an earlier set-up that its guard will undo.
 void refuse_unconfirmed(std::span<const cluster::HostFacts> hosts);
 
 /// A set-up to carry out: the steps, and the hosts that they belong to.
@@ -41,15 +38,13 @@ struct SetupPlan {
   std::chrono::seconds revert_after{30};
 };
 
-/// Asks the user whether to run the commands, which the caller has printed; does not ask if `sure`
-/// is true. Then writes a script that undoes the steps, to `undo_path`, or to a numbered path
-/// beside it if that file exists. Returns the script's path; empty if the user does not agree.
-/// Throws Error on a signal, if standard input has ended, or if the script cannot be written.
+/// Asks the user whether to run the commands, which the caller has printed, unless `sure`. Then
+/// writes a script that undoes the steps, to `undo_path`, or to a numbered path beside it if that
+/// file exists. Returns the script's path; empty if the user does not agree.
 std::string agree_to(const SetupPlan& plan, const std::string& undo_path, bool sure,
                      const Reaching& reaching, Signals& signals, const Say& say);
 
-/// Carries out the steps: in parallel on all hosts, and one by one on each host. `say` reports each
-/// step.
+/// Carries out the steps, in parallel on all hosts. `say` reports each step.
 SetupResult run_setup(const SetupPlan& plan, const Reaching& reaching, Signals& signals,
                       const Say& say);
 

@@ -24,8 +24,7 @@ constexpr std::size_t kUsualSpace = std::size_t{256} << 10;
 constexpr std::size_t kLongestCharacter = 4;
 constexpr std::size_t kMostComplaint = 8192;
 
-/// Returns the number of bytes in the UTF-8 character that begins with `c`. Returns 0 if no
-/// character begins with `c`.
+/// 0 if no UTF-8 character begins with `c`.
 std::size_t character_length(unsigned char c) {
   if (c < 0x80) return 1;
   if (c >= 0xc2 && c < 0xe0) return 2;
@@ -34,7 +33,7 @@ std::size_t character_length(unsigned char c) {
   return 0;
 }
 
-/// Interval between checks of a program that has closed its output but has not ended.
+/// For a program that has closed its output but has not ended.
 constexpr auto kBetweenChecks = 20ms;
 
 /// A program that the destructor kills if it still runs.

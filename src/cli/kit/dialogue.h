@@ -19,24 +19,21 @@ namespace mccl::cli {
 /// Bytes that are not valid UTF-8 count as characters.
 std::size_t whole_characters(std::string_view text);
 
-/// A buffer that splits a stream into lines. The views that it returns are valid until the next
-/// call of space().
+/// Splits a stream into lines. The views that it returns are valid until the next call of space().
 class Lines {
  public:
-  /// Maximum length of a line, in bytes. A longer line is taken in pieces of about this length, cut
-  /// between characters.
+  /// Maximum length of a line, in bytes. A longer line is taken in pieces of about this length.
   static constexpr std::size_t kLongest = std::size_t{4} << 20;
 
   /// Returns free space of at least 64 KiB to read into.
   std::span<char> space();
-  /// Adds the first `bytes` bytes of space(), into which the caller has read, to the contents.
+  /// Adds the first `bytes` bytes of space() to the contents.
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// Removes and returns all complete lines with their line ends. If there is none, returns nothing
-  /// until the unfinished line has kLongest bytes; then removes and returns a piece of that line.
+  /// Removes and returns all complete lines with their line ends, or a piece of an unfinished line
+  /// that has kLongest bytes.
   std::string_view take_lines();
   /// Removes and returns all whole characters, so that an unfinished line can be shown.
   std::string_view take_characters();
-  /// Removes and returns the whole contents, even an unfinished line.
   std::string_view take_rest();
   bool empty() const { return begin_ == end_; }
 
@@ -50,8 +47,7 @@ class Lines {
   std::size_t searched_ = 0;  ///< Bytes after begin_ that are known to hold no line end.
 };
 
-/// Appends `lines` to `to`, with `prefix` before each line. Adds no line end if the last line has
-/// none.
+/// Appends `lines` to `to`, with `prefix` before each line.
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines);
 
 /// A child process that receives text and answers in lines, such as a remote shell. watch() and
@@ -73,10 +69,9 @@ class Dialogue {
   using Hear = std::function<void(std::string_view line)>;
   using Reaped = std::function<void(pid_t process)>;
 
-  /// `start` starts the process, and is called again for each retry. `hear` receives each line of
-  /// standard output, without its line end, and must not destroy this object. `reaped` receives the
-  /// id of each process that has been reaped. `logins`, which may be null, limits the logins in
-  /// progress.
+  /// `start` is called again for each retry. `hear` receives each line of standard output, without
+  /// its line end, and must not destroy this object. `reaped` receives the id of each process that
+  /// has been reaped. `logins`, which may be null, limits the logins in progress.
   Dialogue(Start start, Hear hear, Logins* logins = nullptr, Reaped reaped = {})
       : start_(std::move(start)),
         hear_(std::move(hear)),
@@ -87,20 +82,18 @@ class Dialogue {
   Dialogue(const Dialogue&) = delete;
   Dialogue& operator=(const Dialogue&) = delete;
 
-  /// Starts the process if `logins` is null or permits another login, and registers the process's
-  /// streams with `watch`. `machines` are the machines at which `logins` counts this login; while
-  /// they are unknown, `machines` is empty and the login waits.
+  /// Starts the process if `logins` permits another login, and registers its streams with `watch`.
+  /// `logins` counts the login at `machines`; while these are unknown (empty), the login waits.
   void watch(Watch& watch, const std::vector<std::string>& machines = {});
-  /// Sends the text as soon as the process can take it. Drops it if the process has closed its
-  /// input.
+  /// Sends the text as soon as the process can take it; drops it if the input is closed.
   void send(std::string_view text);
   /// Closes the process's input once all text has been sent.
   void end_input();
   bool has_unsent() const { return !unsent_.empty(); }
-  /// Reads and handles what the process has sent. Returns false if nothing has arrived.
+  /// Handles what the process has sent. Returns false if nothing has arrived.
   bool read();
-  /// Reaps the process if it has ended, and reads the rest of its output. Returns true only once:
-  /// when the process has ended and will not be started again.
+  /// Reaps the process if it has ended, and reads the rest of its output. Returns true once: when
+  /// the process has ended and will not be started again.
   bool collect();
   /// Sends the signal to the process. If the process has not been started, prevents its start.
   void end(int signal);
@@ -123,16 +116,14 @@ class Dialogue {
   Logins* const logins_;
   const Reaped reaped_;
   State state_ = State::waiting;
-  int tries_ = 0;                    ///< Number of times that the process has been started.
+  int tries_ = 0;                    ///< Number of starts.
   Clock::time_point next_try_ = {};  ///< Time before which the process must not be started.
   std::vector<std::string> turn_;    ///< Machines at which `logins_` counts this login.
   ChildProcess process_;
   Lines said_;
   std::string complaint_;
   std::string unsent_;
-  /// Text given to send() before the process answered its first line. If the process is started
-  /// again, the text is sent to the new process.
-  std::string unheard_;
+  std::string unheard_;  ///< Text that is sent again if the process is started again.
   bool no_more_ = false;
   bool is_ending_ = false;  ///< True once end() was called.
 };
@@ -150,8 +141,8 @@ struct CaptureLimits {
 };
 
 /// Runs the program without input, until it ends. Also captures standard error if `with_errors`.
-/// Throws Error if no process can be created. If one of `signals`, which may be null, asks this
-/// process to end, kills the program and throws Error.
+/// If one of `signals`, which may be null, asks this process to end, kills the program and throws
+/// Error.
 Captured capture(const ProcessPlan& plan, const CaptureLimits& limits, bool with_errors,
                  Signals* signals = nullptr);
 

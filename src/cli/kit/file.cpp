@@ -20,8 +20,7 @@ namespace {
 
 constexpr std::size_t kLargest = std::size_t{64} << 20;
 
-/// Makes a backup of the file at `path`, as a hard link if possible. The file also stays at `path`
-/// until the new file replaces it.
+/// The file also stays at `path` until the new file replaces it.
 void keep_old(const std::string& path) {
   const std::string backup = path + ".bak";
   std::error_code error;

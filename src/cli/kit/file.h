@@ -10,25 +10,21 @@ namespace mccl::cli {
 /// Returns the contents of a file; empty if it cannot be read.
 std::string contents_of(const std::filesystem::path& path);
 
-/// Returns the contents of a file. Throws InvalidArgument if the file cannot be read or is larger
-/// than 64 MiB; the message begins with `where` and says what was `expected`.
+/// Throws InvalidArgument if the file cannot be read or is larger than 64 MiB; the message begins
+/// with `where` and says what was `expected`.
 std::string read_file(std::string_view where, const std::string& path, std::string_view expected);
 
-/// Throws InvalidArgument if the file cannot be written; the message begins with `flag`. Commands
-/// call this function before measurements that may take minutes, so that the results are not lost.
-/// An empty path is valid.
+/// Throws InvalidArgument if the file cannot be written, unless `path` is empty. Called before
+/// measurements that may take minutes, so that the results are not lost.
 void check_writable(const std::string& flag, const std::string& path);
 
-/// Writes the file. Throws Error if that fails; the message contains the path.
 void write_file(const std::string& path, const std::string& text);
 
-/// Writes the file atomically: a reader finds either the whole old text or the whole new one. If
-/// the texts differ, keeps the old file as PATH.bak. If `path` is not a regular file, such as
-/// /dev/stdout, writes to it directly. Throws Error on failure.
+/// Writes the file atomically (see replace_file()). If the texts differ, keeps the old file as
+/// PATH.bak. Writes directly to a path that is no regular file, such as /dev/stdout.
 void write_keeping_old(const std::string& path, const std::string& text);
 
-/// Makes a folder that only this user can enter. Its name begins with `name`. Throws Error on
-/// failure.
+/// Makes a folder that only this user can enter. Its name begins with `name`.
 std::string make_temporary_folder(const std::string& name);
 
 /// A temporary folder that its destructor removes.

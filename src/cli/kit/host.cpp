@@ -17,8 +17,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 255;
 
-/// True if the text has no blanks and no characters that a shell or ssh would interpret. `also`
-/// holds the punctuation that is allowed.
+/// True if no shell or ssh would interpret a character. `also` holds the allowed punctuation.
 bool is_word(std::string_view text, std::string_view also) {
   return !text.empty() && text.size() <= kLongestName && text.front() != '-' &&
          std::ranges::all_of(text, [&](unsigned char c) {
@@ -32,8 +31,8 @@ bool is_ipv6(std::string_view text) {
          1;
 }
 
-/// True if the number in "host:number" is probably meant as a count of slots and not as a port. ssh
-/// servers rarely listen at such low ports, except 22 and ports that firewalls let through.
+/// True if the number in "host:number" is probably meant as a count of slots: ssh servers rarely
+/// listen at such low ports, except 22 and ports that firewalls let through.
 bool is_more_likely_slots(std::int64_t port) {
   constexpr std::int64_t kMostLikely = 256;
   return port < kMostLikely && port != 22 && port != 53 && port != 80 && port != 222;

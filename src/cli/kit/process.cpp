@@ -24,14 +24,13 @@ namespace {
 
 [[maybe_unused]] constexpr int kPipeBytes = 1 << 20;
 
-/// The child's ends of its standard streams.
 struct Streams {
   Descriptor input;
   Descriptor output;
   Descriptor error;
 };
 
-/// Enlarges the pipe if the system supports it, so that fewer reads are needed.
+/// Fewer reads are needed.
 void enlarge([[maybe_unused]] const Descriptor& pipe) {
 #ifdef F_SETPIPE_SZ
   ::fcntl(pipe.get(), F_SETPIPE_SZ, kPipeBytes);
@@ -44,7 +43,7 @@ void enlarge([[maybe_unused]] const Descriptor& pipe) {
       std::strerror(errno)));
 }
 
-/// Sets up a terminal. Line ends pass unchanged, because the user's own terminal converts them.
+/// Line ends pass unchanged, because the user's own terminal converts them.
 void furnish(int terminal, const TerminalPlan& plan) {
   termios modes = {};
   if (::tcgetattr(terminal, &modes) == 0) {
@@ -119,8 +118,8 @@ std::vector<std::string> texts_of(const std::map<std::string, std::string>& envi
   return texts;
 }
 
-/// Returns the limit of open files that this process had before make_room_for_files(). Children get
-/// this limit, because programs that use select(2) rely on a low one.
+/// The limit before make_room_for_files(). Children get it, because programs that use select(2)
+/// rely on a low one.
 const rlimit& files_limit_of_children() {
   static const rlimit first = [] {
     rlimit limit = {};
@@ -130,8 +129,7 @@ const rlimit& files_limit_of_children() {
   return first;
 }
 
-/// Resets all signals of the child to their default actions and unblocks them, as a shell does for
-/// a program that it starts.
+/// As a shell does for a program that it starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;
@@ -142,7 +140,7 @@ void reset_signals() {
 #ifdef __linux__
 using ProcessorSet = std::vector<cpu_set_t>;
 
-/// Returns an empty set if `processors` is empty, which means that all processors may be used.
+/// An empty set stands for all processors.
 ProcessorSet set_of(const std::vector<int>& processors) {
   if (processors.empty()) return {};
   const auto most = static_cast<std::size_t>(std::ranges::max(processors));
@@ -163,8 +161,8 @@ ProcessorSet set_of(const std::vector<int>&) { return {}; }
 void bind_to(const ProcessorSet&) {}
 #endif
 
-/// Executes the program. Called in the child after fork(), where other threads do not exist but may
-/// have held locks, such as the allocator's. So this function must not allocate memory.
+/// Called in the child after fork(), where other threads may have held locks, such as the
+/// allocator's. So this function must not allocate memory.
 [[noreturn]] void become(const char* directory, char** argv, char** environment,
                          const Streams& streams, bool terminal, const rlimit& files,
                          const ProcessorSet& processors) {
@@ -190,8 +188,7 @@ constexpr std::array kGathered = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                   SIGUSR1, SIGUSR2, SIGCHLD, SIGWINCH};
 constexpr std::array kIgnored = {SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 
-/// Pipe to which the signal handler writes. It is global, because the handler receives only the
-/// number of the signal.
+/// Global, because the signal handler receives only the number of the signal.
 Pipe gathered;
 volatile std::sig_atomic_t gathered_writer = -1;
 

@@ -24,16 +24,16 @@ struct Pipe {
   Descriptor writer;
 };
 
-/// Makes a pipe whose ends are closed by exec. Throws Error on failure.
+/// Makes a pipe whose ends are closed by exec.
 Pipe make_pipe();
 void do_not_block(const Descriptor& descriptor);
 
 /// Calls read(2), and retries if a signal interrupts it.
 ssize_t read_some(int descriptor, void* to, std::size_t limit);
 
-/// A shell reports status kSignalBase + N for a process that signal N killed.
+/// Exit statuses with which a shell reports that signal N killed a process (kSignalBase + N), and
+/// that a program is not executable, or not found.
 inline constexpr int kSignalBase = 128;
-/// Exit statuses with which a shell reports that a program is not executable, or not found.
 inline constexpr int kCannotExecute = 126;
 inline constexpr int kNotFound = 127;
 
@@ -61,40 +61,38 @@ struct ProcessPlan {
   std::optional<TerminalPlan> terminal = {};
   /// CPUs that the child may use. Empty: the CPUs that its parent may use.
   std::vector<int> processors = {};
-  /// True if the process gets no input, and writes to the standard output and error of this
-  /// process.
+  /// True if the process gets no input, and writes to this process's standard output and error.
   bool inherits_streams = false;
 };
 
-/// A running child, which leads a session of its own. The descriptors are the parent's ends of the
-/// child's streams and are non-blocking. They are empty if the child inherits its streams.
+/// A running child, which leads a session of its own. The descriptors are the parent's non-blocking
+/// ends of the child's streams; they are empty if the child inherits its streams.
 struct ChildProcess {
   pid_t id = -1;
   Descriptor input;
   Descriptor output;
   Descriptor error;
   bool has_terminal = false;  ///< True if `input` and `output` are the same terminal.
-  /// Token at the start of each line that the rank's start script, not its program, writes to the
-  /// output (see RankWords in cli/launch). Empty if there are no such lines.
+  /// Token at the start of each line of a rank's start script (see RankWords in cli/launch). Empty
+  /// if there are no such lines.
   std::string token = {};
 };
 
-/// Raises this process's limit of open files, so that it can open `files` more. Its children keep
-/// the original limit. Throws Error if the system refuses. The message says that `what` needs the
-/// files, and gives `fewer` as advice.
+/// Raises this process's limit of open files, but not its children's, so that it can open `files`
+/// more. Throws Error if the system refuses; the message says that `what` needs the files, and
+/// gives `fewer` as advice.
 void make_room_for_files(std::size_t files, std::string_view what, std::string_view fewer);
 
-/// Starts the process. Throws Error if no process can be created. If the program cannot be
-/// executed, the child reports that on its standard error and exits with status 126 or 127, like a
-/// shell.
+/// Throws Error if no process can be created. If the program cannot be executed, the child reports
+/// that on its standard error and exits with status 126 or 127, like a shell.
 ChildProcess start_process(const ProcessPlan& plan);
 
 /// Replaces this process with the program. Returns only on failure, with the cause in errno.
 void execute(const std::string& program, std::vector<std::string> argv,
              const std::map<std::string, std::string>& environment);
 
-/// Returns how the child ended, or nothing if it still runs. If the child has ended, sends SIGTERM
-/// to the other processes of the child's process group.
+/// Returns how the child ended, or nothing if it still runs. Sends SIGTERM to the rest of its
+/// process group when it has ended.
 std::optional<Exit> reap(pid_t child);
 
 /// The events that a loop waits for. The caller must register them again before each wait.
@@ -114,9 +112,9 @@ class Watch {
 };
 
 /// While an object lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD and SIGWINCH
-/// are collected and have no other effect. SIGHUP stays ignored if it was ignored before, as under
-/// nohup. SIGPIPE is ignored. SIGTSTP, SIGTTIN and SIGTTOU are ignored, too, because hosts would
-/// consider a stopped launcher dead. Only one object may exist at a time.
+/// are collected and have no other effect. SIGHUP stays ignored if it was, as under nohup. SIGPIPE
+/// is ignored, and also SIGTSTP, SIGTTIN and SIGTTOU, because hosts would consider a stopped
+/// launcher dead. Only one object may exist at a time.
 class Signals {
  public:
   Signals();
@@ -128,8 +126,7 @@ class Signals {
   int descriptor() const;
   /// Returns the signals that have arrived since the last call, each once.
   std::vector<int> take();
-  /// Calls take(), and throws Error if one of the signals asks the program to end; the message ends
-  /// with `consequence`.
+  /// Throws Error if a signal asks the program to end; the message ends with `consequence`.
   void heed(std::string_view consequence = {});
 
  private:

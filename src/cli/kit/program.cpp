@@ -37,7 +37,6 @@ bool is_program(const std::string& path) {
          ::access(path.c_str(), X_OK) == 0;
 }
 
-/// Calls `visit` for each entry of `folder` whose name starts with `begin`.
 template <typename Visit>
 void each_in(const fs::path& folder, std::string_view begin, Visit&& visit) {
   std::error_code none;

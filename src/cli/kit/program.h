@@ -15,8 +15,7 @@ std::string path_of(const std::map<std::string, std::string>& environment,
                     const std::string& usual = {});
 
 /// Returns the path of `program`, or an empty string if there is no such executable. A name with a
-/// slash is relative to `directory`, and is returned unchanged. Any other name is searched for in
-/// the folders of `path`.
+/// slash is relative to `directory`, and is returned unchanged. Other names are searched in `path`.
 std::string find_program(const std::string& program, const std::string& path,
                          const std::string& directory = {});
 
@@ -27,20 +26,17 @@ std::filesystem::path this_program();
 /// environment, or else the first python3 or python on `path`. Empty if there is no Python.
 std::string find_python(const std::string& path);
 
-/// Replaces this process with `main()` of mccl.MODULE, in the Python of find_python(). If the
-/// module needs a package that is missing, Python prints how to install MCCL's package with the
-/// optional dependencies of the same name, and ends with status 2. `who` begins that message.
-/// Throws Error if there is no Python.
+/// Replaces this process with `main()` of mccl.MODULE, in the Python of find_python(). If a package
+/// is missing, Python prints how to install MCCL's optional dependencies of the same name, and ends
+/// with status 2. `who` begins that message. Throws Error if there is no Python.
 [[noreturn]] void become_python(const std::string& who, const std::string& module,
                                 std::vector<std::string> arguments);
 
 /// True if `python` has a build of MLX for CUDA, and this machine has a GPU for it. Only checks
-/// which files exist, because importing MLX would take longer than starting a job. `devices` is the
-/// system's folder of devices.
+/// which files exist, because importing MLX would take too long.
 bool runs_mlx_on_cuda(const std::string& python, const std::string& devices = "/dev");
 
-/// Quotes `word` so that any POSIX shell reads back exactly its bytes. Adds no quotes where none
-/// are needed. `word` must not contain NUL, which no argument can hold.
+/// Quotes `word`, where needed, so that any POSIX shell reads back exactly its bytes.
 std::string shell_word(std::string_view word);
 
 /// Returns a command line of these words, quoted and separated by blanks.

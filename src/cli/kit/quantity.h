@@ -9,12 +9,11 @@
 
 namespace mccl::cli {
 
-/// Parses a time such as "15us" or "0.2 ms", from a nanosecond to a minute. Returns seconds. Throws
+/// Parses a time such as "15us" or "0.2 ms", from a nanosecond to a minute, in seconds. Throws
 /// InvalidArgument for any other text; the message contains `flag`.
 double parse_seconds(std::string_view flag, std::string_view text);
 
-/// Parses a rate such as "10Gbit" or "1.25GB/s". Returns bytes per second. Throws InvalidArgument
-/// for any other text; the message contains `flag`.
+/// Parses a rate such as "10Gbit" or "1.25GB/s", in bytes per second. Throws like parse_seconds().
 double parse_rate(std::string_view flag, std::string_view text);
 
 /// Returns the shortest text of this size, such as "64K" or "1000".
@@ -26,10 +25,9 @@ std::string text_of_rate(double bytes_per_s);
 /// Formats the local time with conversions of strftime(3), such as "%H:%M:%S".
 std::string local_time_text(std::chrono::system_clock::time_point time, const char* format);
 
-/// Returns text for a column of a table: up to five significant digits, at most three of them after
-/// the decimal point.
+/// Text for a column of a table: up to five significant digits, at most three after the point.
 std::string number_text(double value);
-/// Returns text for a column of a table: a rate in GB/s, without the unit.
+/// Text for a column of a table.
 std::string rate_text(double gbs);
 
 }  // namespace mccl::cli

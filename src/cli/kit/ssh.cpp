@@ -25,10 +25,9 @@ constexpr std::string_view kExchange = "exchange_identification";
 constexpr int kQuestions = 3;
 
 constexpr std::chrono::seconds kSilenceOfShells{8};
-/// Number of open files of each shell: standard input, output and error of its process.
+/// The standard streams of its process.
 constexpr std::size_t kFilesOfShell = 3;
-/// Number of other open files of this process: output files and, while a shell is started, the
-/// shell's ends of its pipes.
+/// Output files and, while a shell is started, the shell's ends of its pipes.
 constexpr std::size_t kOtherFiles = 32;
 
 struct Complaint {

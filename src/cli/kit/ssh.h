@@ -26,7 +26,7 @@ inline constexpr std::chrono::seconds kUsualConnectTimeout{10};
 
 /// Returns the argv of an ssh that never prompts, and that ends if the server sends nothing for
 /// `silence`, rounded up to a multiple of 4 s. `socket` is the path of the shared connection's
-/// socket, or "none" for SshRole::alone. `extra` holds the user's arguments.
+/// socket, or "none". `extra` holds the user's arguments.
 std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::string& socket,
                                    std::chrono::seconds silence,
                                    const std::vector<std::string>& extra,
@@ -37,8 +37,8 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
 /// follow them.
 std::vector<std::string> destination_words(const Host& host, const std::vector<std::string>& extra);
 
-/// Starts the program of the plan, ssh or sh, from the PATH of the plan's environment. Throws Error
-/// if PATH does not contain the program; the message begins with "cannot" and `purpose`.
+/// Starts ssh or sh from the PATH of the plan's environment. Throws Error if it is not there; the
+/// message begins with "cannot" and `purpose`.
 ChildProcess start_ssh(ProcessPlan plan, std::string_view purpose);
 
 /// Options for connecting to hosts, the same for all hosts.
@@ -50,26 +50,21 @@ struct Reaching {
 
 /// Starts a shell on this machine or on another host.
 ChildProcess start_shell(const Host& host, const Reaching& reaching);
-/// Raises the limit of open files so that `shells` more shells can be started. Throws Error if the
-/// system refuses.
+/// See make_room_for_files().
 void make_room_for_shells(std::size_t shells);
 
-/// Decides whether to retry a login that has failed for the `tries`-th time; `complaint` is ssh's
-/// error text. Returns the time before the next try if the server dropped the login, because many
-/// logins arrived together. The times double and are randomised, so that logins dropped together do
-/// not collide again.
+/// Returns the time before the next try of a login that has failed for the `tries`-th time, if
+/// `complaint`, ssh's error text, shows that the server dropped it because many arrived together.
+/// The times double and are randomised, so that such logins do not collide again.
 std::optional<Clock::duration> pause_before_login(int tries, std::string_view complaint);
 
-/// Limits the number of logins in progress, because sshd drops some logins if many arrive together
-/// (MaxStartups).
+/// Limits the logins in progress, because sshd drops some if many arrive together (MaxStartups).
 class Logins {
  public:
-  /// Maximum number of logins in progress at one machine. By default, sshd begins to drop logins
-  /// once ten are in progress.
+  /// Limit for one machine. By default, sshd begins to drop logins once ten are in progress.
   static constexpr std::size_t kMost = 8;
 
-  /// Counts a login at each of these machines and returns true. If one of them has reached the
-  /// limit, counts nothing and returns false.
+  /// Counts a login at each machine. If one has reached the limit, counts nothing, returns false.
   bool begin(const std::vector<std::string>& machines);
   void end(const std::vector<std::string>& machines);
 
@@ -77,8 +72,7 @@ class Logins {
   std::map<std::string, std::size_t> under_way_;
 };
 
-/// Returns the machines that a login involves: the jump hosts and the host itself. `settings` is
-/// the output of `ssh -G`. Empty if the output names no host.
+/// Returns the jump hosts and the host itself, from `settings`, the output of `ssh -G`.
 std::vector<std::string> machines_of_login(std::string_view settings);
 
 /// Returns the last line of the text, without its line end.

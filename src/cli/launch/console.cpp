@@ -30,22 +30,13 @@ std::string prefix_of(int rank, int ranks, bool colour) {
                      kColours[static_cast<std::size_t>(rank) % kColours.size()], text);
 }
 
-/// Returns the local time, such as "14:03:22.123 ".
 std::string stamp_of_now() {
   const auto now = std::chrono::system_clock::now();
   const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
   return fmt::format("{}.{:03} ", local_time_text(now, "%H:%M:%S"), since.count() % 1000);
 }
 
-/// Returns a name that is unique among the jobs of this machine: the time, the process id, and the
-/// number of the restart if there is one.
-std::string name_of_job(int restarts) {
-  return fmt::format("{}-{}{}", local_time_text(std::chrono::system_clock::now(), "%Y%m%d-%H%M%S"),
-                     ::getpid(), restarts > 0 ? fmt::format("-restart-{}", restarts) : "");
-}
-
-/// Removes from `text` the rest of a line whose beginning has already been written, and returns
-/// that rest.
+/// Removes the rest of a line whose beginning has been written from `text`, and returns it.
 std::string_view take_end_of_line(std::string_view& text) {
   const std::string_view end = text.substr(0, text.find('\n') + 1);
   const std::string_view taken = end.empty() ? text : end;
@@ -66,17 +57,13 @@ bool same_file(int a, int b) {
 
 constexpr std::size_t kMostWaiting = std::size_t{4} << 20;
 
-/// Maximum number of bytes by which a rank may lag behind in reading its input. Up to this limit, a
-/// rank that does not read delays no other rank. The limit bounds the memory used.
+/// A rank that reads its input more slowly delays other ranks only beyond this limit.
 constexpr std::uint64_t kMostBehind = std::uint64_t{64} << 20;
-/// Interval at which a job in the background checks whether it has come to the foreground of its
-/// terminal.
 constexpr std::chrono::seconds kBetweenLooksAtTerminal{1};
 
 }  // namespace
 
 Writer::Writer() {
-  for (const Descriptor* end : {&room_.reader, &room_.writer}) do_not_block(*end);
   thread_ = start_thread("mccl writer", [this] { run(); });
 }
 
@@ -127,7 +114,7 @@ void Writer::run() {
       }
       waiting_bytes_ -= piece.text.size();
     }
-    [[maybe_unused]] const ssize_t n = ::write(room_.writer.get(), "", 1);
+    room_.wake();
   }
 }
 
@@ -156,7 +143,11 @@ Console::Console(int ranks, const ConsoleOptions& options, int restarts)
   for (int rank = 0; rank < ranks; ++rank)
     prefixes_[static_cast<std::size_t>(rank)] =
         prefix_of(rank, ranks, options.colour && sinks_[0]->is_terminal);
-  if (!options.log_folder.empty()) open_files(ranks, options.log_folder, name_of_job(restarts));
+  if (options.log_folder.empty()) return;
+  open_files(
+      ranks, options.log_folder,
+      fmt::format("{}-{}{}", local_time_text(std::chrono::system_clock::now(), "%Y%m%d-%H%M%S"),
+                  ::getpid(), restarts > 0 ? fmt::format("-restart-{}", restarts) : ""));
 }
 
 void Console::open_files(int ranks, const std::string& folder, const std::string& name) {
@@ -254,12 +245,8 @@ void Console::say_last(const std::string& text) {
 
 void Console::watch(Watch& watch) const {
   for (const auto& sink : sinks_) {
-    const int room = sink->writer.room();
-    watch.on(room, POLLIN, [room] {
-      std::array<char, 256> bytes;
-      while (read_some(room, bytes.data(), bytes.size()) > 0) {
-      }
-    });
+    WakePipe& room = sink->writer.room();
+    watch.on(room.descriptor(), POLLIN, [&room] { room.drain(); });
   }
 }
 
@@ -318,8 +305,7 @@ bool Input::wants_more() const {
   return somebody_waits;
 }
 
-/// Removes bytes that all readers have taken, once they are at least half of all bytes. If they
-/// were removed earlier, the remaining bytes would be moved too often.
+/// Waits until half of all bytes can be removed, because the rest must be moved.
 void Input::drop_what_all_have() {
   std::uint64_t slowest = last();
   for (std::size_t reader = 0; reader < positions_.size(); ++reader)

@@ -17,12 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/wake_pipe.h"
 #include "cli/kit/process.h"
 
 namespace mccl::cli::launch {
 
-/// Queues output and writes it on a thread of its own, in the order of the calls of write(), so
-/// that a blocked write does not block the caller. Thread-safe.
+/// Writes output on a thread of its own, in the order of the calls of write(), so that a blocked
+/// write does not block the caller. Thread-safe.
 class Writer {
  public:
   Writer();
@@ -31,14 +32,12 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   void write(int descriptor, std::string text);
-  /// Blocks until everything is written or writing has failed. Later calls of write() have no
-  /// effect.
+  /// Blocks until everything is written or writing has failed.
   void finish();
   /// True if producers should pause, because 4 MiB or more are queued.
   bool full() const;
-  /// Descriptor that becomes readable when full() or lost_output() may have changed. The caller
-  /// must read it until it is empty.
-  int room() const { return room_.reader.get(); }
+  /// Wakes the caller when full() or lost_output() may have changed.
+  WakePipe& room() { return room_; }
   /// A failed write. It ends all writing: later output is dropped.
   struct LostOutput {
     int descriptor = -1;
@@ -53,10 +52,10 @@ class Writer {
   };
 
   void run();
-  /// Writes the whole text. Returns 0, or the errno of a failed write.
+  /// Returns 0, or the errno of a failed write.
   static int write_all(const Piece& piece);
 
-  Pipe room_ = make_pipe();
+  WakePipe room_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Piece> waiting_;  // Guarded by mutex_, as are the next three members.
@@ -70,8 +69,8 @@ class Writer {
 enum class Prefix {
   none,
   all,
-  /// All lines. Exception: on a terminal, there are no prefixes until a second rank writes, because
-  /// prefixes would disturb a program that draws on the terminal.
+  /// All lines, but on a terminal only once a second rank writes: prefixes would disturb a program
+  /// that draws on the terminal.
   where_several_write,
 };
 
@@ -79,8 +78,7 @@ struct ConsoleOptions {
   Prefix prefix = Prefix::where_several_write;
   bool colour = true;       ///< True if prefixes are coloured; applies to terminals only.
   bool timestamps = false;  ///< True if lines begin with the time of their arrival.
-  /// Folder in which each job makes a folder for its log files. The link "latest" points to the
-  /// newest of the jobs' folders. Empty: no log files.
+  /// Folder in which each job makes a folder for its log files. Empty: no log files.
   std::string log_folder;
 };
 
@@ -88,12 +86,11 @@ enum class OutputStream { output, error };
 
 class Console {
  public:
-  /// `restarts` is the number of earlier starts of the job. If `restarts` is not 0, the name of the
-  /// log folder contains that number. Throws InvalidArgument if a log file cannot be created.
+  /// `restarts` is the number of earlier starts of the job. Throws InvalidArgument if a log file
+  /// cannot be created.
   Console(int ranks, const ConsoleOptions& options, int restarts);
 
-  /// Writes whole lines, or the beginning of a line that must be shown now. If the last output is
-  /// an unfinished line of another rank or stream, ends that line first.
+  /// Writes whole lines, or the beginning of a line that must be shown now.
   void put(int rank, OutputStream stream, std::string_view text);
   /// Writes a message of the launcher to standard error, on lines of its own.
   void say(std::string text);
@@ -101,20 +98,16 @@ class Console {
   bool shows_pieces(OutputStream stream) const { return sink(stream).is_terminal; }
   /// True if so much output is queued that the output of ranks should not be read now.
   bool full() const;
-  /// A failed write, if any. All later output of the same stream is dropped, also for log files.
   std::optional<Writer::LostOutput> lost_output() const;
-  /// Returns a message for the user: where and why writing failed.
   std::string text_of(const Writer::LostOutput& lost) const;
-  /// Blocks until all output is written or writing has failed. Afterwards, only say_last() may be
-  /// called.
+  /// See Writer::finish(). Afterwards, only say_last() may be called.
   void finish();
   /// The job's own log folder. Empty if there are no log files.
   const std::string& log_folder() const { return log_folder_; }
   /// Writes a last message directly, because the threads of the Writers may be blocked. Drops the
   /// message if standard error accepts no output now.
   static void say_last(const std::string& text);
-  /// Registers with `watch`, so that watch.wait() returns when full() or lost_output() may have
-  /// changed.
+  /// Makes watch.wait() return when full() or lost_output() may have changed.
   void watch(Watch& watch) const;
 
  private:
@@ -124,8 +117,8 @@ class Console {
     const int descriptor;
     const bool is_terminal;
     Writer writer;
-    std::optional<std::pair<int, OutputStream>>
-        open;  ///< Rank and stream of the unfinished line, if any.
+    /// Rank and stream of the unfinished line, if any.
+    std::optional<std::pair<int, OutputStream>> open;
   };
 
   Sink& sink(OutputStream stream) const { return *sinks_[static_cast<std::size_t>(stream)]; }
@@ -142,9 +135,8 @@ class Console {
   bool several_write_ = false;         ///< True once several ranks have written to a terminal.
   std::vector<std::string> prefixes_;  ///< Prefix of each rank's lines, indexed by rank.
   std::string log_folder_;
-  std::vector<Descriptor> files_;  ///< Log files, by rank. Empty if there is no log folder.
-  /// Indexed by rank; true if the rank's log file ends in an unfinished line.
-  std::vector<bool> in_line_;
+  std::vector<Descriptor> files_;  ///< Log files, by rank.
+  std::vector<bool> in_line_;      ///< True if the rank's log file ends in an unfinished line.
 };
 
 /// Character that a terminal interprets as the end of input (Ctrl-D).
@@ -157,23 +149,18 @@ class Input {
   /// The readers are numbered from 0 to `readers` - 1.
   explicit Input(std::size_t readers) : positions_(readers, 0), reading_(readers, true) {}
 
-  /// If wants_more(), registers standard input with `watch`. If this process is in the background
-  /// of the terminal, where reading would stop it, only limits the wait to a second, so that the
-  /// caller checks again. `at_terminal`: standard input is a terminal.
+  /// If wants_more(), registers standard input with `watch`. In the background of the terminal,
+  /// where reading would stop this process, only limits the wait, so that the caller checks again.
   void watch(Watch& watch, bool at_terminal);
   void add(std::string_view bytes);
-  /// Records that add() will not be called again.
   void end() { ended_ = true; }
-  /// Returns the bytes that the reader has not taken yet.
   std::string_view pending(std::size_t reader) const;
   void taken(std::size_t reader, std::size_t bytes);
   /// Stops keeping input for a reader that has ended or wants no more input.
   void leave(std::size_t reader);
   bool reading(std::size_t reader) const { return reading_[reader]; }
-  /// True if the input has ended and the reader has taken all of it.
   bool exhausted(std::size_t reader) const;
-  /// True if more bytes should be read: the input has not ended, some reader has taken all bytes
-  /// so far, and no reader lags 64 MiB or more behind.
+  /// True if some reader has taken all bytes so far, and no reader lags 64 MiB or more behind.
   bool wants_more() const;
 
  private:
@@ -197,8 +184,8 @@ bool in_the_background();
 /// Size of the terminal at standard output; 80 columns and 24 rows if it is unknown.
 winsize terminal_size();
 
-/// While a RawKeys object exists, the terminal echoes nothing and passes every key, including
-/// Ctrl-C and Ctrl-D, to the process that reads from it.
+/// While it exists, the terminal echoes nothing and passes every key, including Ctrl-C and Ctrl-D,
+/// to the process that reads from it.
 class RawKeys {
  public:
   RawKeys();

@@ -18,11 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Shortest time without an answer from a host that counts as silence. The launcher sends a beat
-/// every second, and a busy host may answer late.
+/// Shortest silence that counts. Beats are sent every second, and a busy host may answer late.
 constexpr auto kNotable = 3s;
 
-/// Returns the local time, such as "14:03:22".
 std::string time_of_day(Clock::time_point time) {
   const auto ago =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
@@ -31,11 +29,9 @@ std::string time_of_day(Clock::time_point time) {
 
 constexpr int kLargestSignal = 64;
 
-/// The default of silence_of() exceeds the liveness interval by at least this many seconds.
 constexpr double kLeastMargin = 5;
 
-/// Returns the liveness interval that the rank's variables set, in seconds. Returns the default if
-/// the variables are invalid, because the ranks will report the error.
+/// In seconds. Invalid variables give the default, because the ranks will report the error.
 double liveness_interval_of(const Variables& rank) {
   Variables ours;
   for (const std::string& name : {std::string(kConfigFileVariable),

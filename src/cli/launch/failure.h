@@ -19,9 +19,9 @@ struct RankFailure {
   Exit exit;
 };
 
-/// Returns the first cause among failures that were noticed at about the same time. `failures` is
-/// in the order of detection and not empty. A rank that was killed makes other ranks fail, and
-/// those failures may be noticed first. So lost hosts take precedence, then killed ranks.
+/// Returns the first cause among failures, in the order of detection. A rank that was killed makes
+/// other ranks fail, and those failures may be noticed first. So lost hosts take precedence, then
+/// killed ranks.
 const RankFailure& first_cause(const std::vector<RankFailure>& failures);
 
 /// True if a signal ended the process, as after a crash or a kill command.
@@ -29,13 +29,12 @@ bool killed(const Exit& exit);
 
 /// Returns text such as "exited with status 3" or "was killed by signal 9 (Killed)".
 std::string text_of(const Exit& exit);
-
-/// Returns which rank failed, where and how. The rank's own output has already been shown.
+/// Returns which rank failed, where and how.
 std::string text_of(const RankFailure& failure, int ranks);
 
 /// A failure between the launcher and a host while ranks ran there.
 struct Trouble {
-  /// True if the failure ended ranks of the host, whatever their exit status.
+  /// True if it ended ranks of the host, whatever their exit status.
   bool ranks_lost = false;
   std::string text;  ///< Message for the user: what was seen, what it means, what to do.
 };
@@ -55,11 +54,10 @@ class Contact {
   void answered(Time now) { answered_ = now; }
   /// Records the host's report that it ended its ranks because no beat arrived.
   void ended_there();
-  /// Records the host's report that a rank has ended. If the launcher has begun to end the job, the
-  /// report counts as an answer to a beat.
+  /// Records the host's report that a rank has ended. While the job ends, it counts as an answer.
   void rank_ended(Time now);
   bool was_ended_there() const { return ended_there_; }
-  /// Records that ssh has ended while ranks ran on the host. `complaint` is ssh's standard error.
+  /// Records that ssh has ended while ranks ran on the host, and ssh's standard error.
   void broke(Time now, const std::string& complaint) { end({now, answered_, true, complaint}); }
   /// Records that the launcher ends the job while ranks run on the host.
   void ending(Time now) { end({now, answered_, false, {}}); }
@@ -77,7 +75,7 @@ class Contact {
     bool in_silence() const;
   };
 
-  /// Stores how the contact ended. Only the first call has an effect.
+  /// Only the first call has an effect.
   void end(End end) {
     if (!end_) end_ = std::move(end);
   }
@@ -93,11 +91,10 @@ class Contact {
 };
 
 /// Returns the time without messages after which launcher and host give up on each other: `asked`
-/// (in seconds) if it is set. The default is twice the liveness interval of the ranks, and at least
-/// 5 s longer than that interval. TCP doubles the pauses between its retransmissions during an
-/// outage, so data may arrive only after twice the length of the outage. The interval is taken from
-/// the variables of rank 0. Throws InvalidArgument if `asked` does not exceed the interval: an
-/// outage that ranks survive must not end the job.
+/// (in seconds), or else twice the liveness interval of rank 0, and at least 5 s more than it: TCP
+/// doubles the pauses between its retransmissions during an outage, so data may arrive only after
+/// twice the length of the outage. Throws InvalidArgument if `asked` does not exceed the interval:
+/// an outage that ranks survive must not end the job.
 std::chrono::seconds silence_of(const Job& job, const Variables& inherited,
                                 const std::optional<int>& asked);
 

@@ -80,7 +80,6 @@ std::map<std::string, std::string> variables_at(const ValuePath& place, const js
   return variables;
 }
 
-/// True if the text is a name or a numeric address, without a user and a port.
 bool is_place(const ValuePath& place, const std::string& text) {
   if (std::ranges::count(text, ':') == 1) return false;  // A single colon precedes a port.
   const Host host = parse_host(place.path, text);
@@ -98,8 +97,7 @@ std::vector<std::string> addresses_at(const ValuePath& place, const json& value)
   return addresses;
 }
 
-/// Checks a host's "rdma" list and returns the list. Each entry must be null, the name of a device,
-/// or a list of such names.
+/// Each entry must be null, the name of a device, or a list of such names.
 const json& rdma_at(const ValuePath& place, const json& value) {
   if (!value.is_array()) place.refuse("a list with a device for each of the hosts", value);
   for (std::size_t i = 0; i < value.size(); ++i) {
@@ -180,9 +178,7 @@ void refuse_devices_to_itself(std::string_view where, const std::vector<Host>& h
       has_none(hosts[faulty]) ? "none" : printable(hosts[faulty].rdma.dump())));
 }
 
-/// Returns the pairs of hosts for which the "rdma" lists name no device, such as "a (#0) to b
-/// (#1)": at most kMostLinksNamed pairs, and the number of further pairs. If `ring` is true, only
-/// neighbours are checked. Empty if no device is missing.
+/// Returns pairs without a device, such as "a (#0) to b (#1) and 3 more". `ring`: only neighbours.
 std::string missing_links(const std::vector<Host>& hosts, bool ring) {
   std::vector<std::string> missing;
   const std::size_t count = hosts.size();

@@ -25,18 +25,16 @@ struct Hostfile {
   std::vector<std::string> unknown_keys;
 };
 
-/// `name` is the file's name in messages. Throws InvalidArgument if the text is invalid; the
-/// message gives the line or the entry, and what was expected.
+/// `name` is the file's name in messages. Throws InvalidArgument if the text is invalid.
 Hostfile parse_hostfile(std::string_view name, std::string_view text);
 
-/// Reads and parses the file. Warns of ignored keys on standard error. Throws InvalidArgument if
-/// the file is invalid or cannot be read.
+/// Reads and parses the file. Warns of ignored keys on standard error.
 Hostfile read_hostfile(const std::string& path);
 
-/// Returns a line that warns of ignored keys. Empty if no key is ignored.
+/// Returns a line that warns of ignored keys, or an empty text.
 std::string warning_of(const Hostfile& file);
 
-/// Returns the contents of the file as a readable table.
+/// The contents of the file, for people.
 std::string table_of(const Hostfile& file);
 
 /// True if the table of devices is complete: every host has a list with an entry for each host.
@@ -44,17 +42,15 @@ bool is_whole_table(const std::vector<Host>& hosts);
 
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has a
 /// device for each pair of neighbours. jaccl needs a mesh, and jaccl-ring needs at least a ring.
-/// The other backends do not read the table: an incomplete table is valid for them, and a complete
-/// one must contain at least a ring. Throws InvalidArgument if the tables do not suffice, or name
-/// a device from a host to itself; the message begins with `where`.
+/// For other backends, only a complete table must contain a ring. Throws InvalidArgument if the
+/// tables do not suffice, or name a device from a host to itself; the message begins with `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
-/// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives
-/// ("4(x2),3"). Throws InvalidArgument outside a Slurm allocation, or if the two lists differ in
-/// length.
+/// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives. Throws
+/// InvalidArgument outside a Slurm allocation, or if the two lists differ in length.
 std::vector<Host> hosts_of_allocation(const std::map<std::string, std::string>& environment);
 
-/// Expands a text such as "4(x2),3" to 4, 4, 3. Throws InvalidArgument for any other text.
+/// Expands a text such as "4(x2),3" to 4, 4, 3.
 std::vector<int> expand_tasks_per_node(const std::string& text);
 
 }  // namespace mccl::cli::launch

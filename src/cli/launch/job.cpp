@@ -18,36 +18,36 @@ namespace {
 
 using nlohmann::json;
 
-/// Prefixes of variables that all ranks must agree on. These variables are therefore also passed to
-/// hosts that are reached by ssh.
+/// Prefixes of variables that all ranks must agree on.
 constexpr std::string_view kForwarded[] = {"MCCL_", "MLX_", "NCCL_"};
 
-/// Variables from which MLX's ring, jaccl and nccl read their rank and the addresses of other
-/// ranks.
-constexpr std::string_view kPlaces[] = {"MLX_RANK",
-                                        "MLX_WORLD_SIZE",
-                                        "MLX_HOSTFILE",
-                                        "MLX_IBV_DEVICES",
-                                        "MLX_JACCL_COORDINATOR",
-                                        "MLX_JACCL_RING",
-                                        "NCCL_HOST_IP",
-                                        "NCCL_PORT",
-                                        "JACCL_RANK",
-                                        "JACCL_IBV_DEVICES",
-                                        "JACCL_COORDINATOR",
-                                        "JACCL_RING"};
+constexpr std::string_view kPlaces[] =
+    {  // The rank and the addresses of ranks, for MLX's backends.
+        "MLX_RANK",
+        "MLX_WORLD_SIZE",
+        "MLX_HOSTFILE",
+        "MLX_IBV_DEVICES",
+        "MLX_JACCL_COORDINATOR",
+        "MLX_JACCL_RING",
+        "NCCL_HOST_IP",
+        "NCCL_PORT",
+        "JACCL_RANK",
+        "JACCL_IBV_DEVICES",
+        "JACCL_COORDINATOR",
+        "JACCL_RING"};
 
-constexpr std::string_view kOfEachRank[] = {"MCCL_RANK",
-                                            "MCCL_WORLD_SIZE",
-                                            "RANK",
-                                            "WORLD_SIZE",
-                                            "LOCAL_RANK",
-                                            "LOCAL_WORLD_SIZE",
-                                            "GROUP_RANK",
-                                            "MLX_RANK",
-                                            "MLX_WORLD_SIZE",
-                                            "TORCHELASTIC_RESTART_COUNT",
-                                            kMark};
+constexpr std::string_view kOfEachRank[] = {  // Variables that the launcher sets for each rank.
+    "MCCL_RANK",
+    "MCCL_WORLD_SIZE",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MLX_RANK",
+    "MLX_WORLD_SIZE",
+    "TORCHELASTIC_RESTART_COUNT",
+    kMark};
 
 constexpr std::string_view kMeetingPoints[] = {"MCCL_ROOT", "MASTER_ADDR", "MASTER_PORT"};
 
@@ -70,21 +70,15 @@ std::vector<std::string> argv_of(const JobRequest& request, const Host& host) {
   return argv;
 }
 
-int ranks_of(const JobRequest& request, const Host& host) {
-  return request.ranks_per_host.value_or(host.slots.value_or(1));
-}
-
-/// Returns the addresses at which a rank listens: those of its host's entry, or else the address at
-/// which the launcher reached that host.
+/// Falls back to the address at which the launcher reached the host.
 std::vector<std::string> addresses_of(const Job& job, const RankPlan& rank,
                                       const std::vector<ReachedHost>& reached) {
   const std::vector<std::string>& given = job.entry_of(rank).addresses;
   return given.empty() ? std::vector{reached[rank.host].address} : given;
 }
 
-/// Returns the CUDA device of this rank. If the rank runs on this machine (`here`) and the
-/// launcher's CUDA_VISIBLE_DEVICES is set, ranks use its devices in turn. Otherwise the device has
-/// the number of the local rank.
+/// Ranks on this machine (`here`) use the devices of the launcher's CUDA_VISIBLE_DEVICES in turn.
+/// Otherwise the device has the number of the local rank.
 std::string device_of(const RankPlan& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
   std::vector<std::string> devices;
@@ -94,11 +88,6 @@ std::string device_of(const RankPlan& rank, bool here, const Variables& inherite
   }
   const auto number = static_cast<std::size_t>(rank.local_rank);
   return devices.empty() ? std::to_string(number) : devices[number % devices.size()];
-}
-
-void add_ring(Variables& variables, const Job& job, const std::string& folder) {
-  variables["MLX_HOSTFILE"] = folder + "/" + kRingFile;
-  if (job.request.verbose) variables["MLX_RING_VERBOSE"] = "1";
 }
 
 /// Sets the variables of MLX's jaccl. Also sets MCCL's own variables for the device table, so that
@@ -114,42 +103,38 @@ void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const s
   variables[kTableIsRing] = "1";
 }
 
-void add_nccl(Variables& variables, const Job& job, const std::string& meeting) {
-  variables["MLX_WORLD_SIZE"] = std::to_string(job.size());
-  variables["NCCL_HOST_IP"] = meeting;
-  variables["NCCL_PORT"] = std::to_string(job.request.nccl_port);
-  if (job.request.verbose) variables["NCCL_DEBUG"] = "INFO";
-}
-
-/// Sets the variables of the job's backend only. If several backends were set up, MLX would choose
-/// one of them in an order of its own. In a job of one rank, sets no variables for ring and jaccl,
-/// which cannot create a group of one rank.
+/// If several backends were set up, MLX would choose one of them. In a job of one rank, ring and
+/// jaccl get no variables, because they cannot create such a group.
 void add_mlx(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
              const std::string& meeting, const std::string& folder, const Variables& inherited) {
   const Backend backend = job.request.backend;
   if (backend == Backend::nccl) {
-    add_nccl(variables, job, meeting);
+    variables["MLX_WORLD_SIZE"] = std::to_string(job.size());
+    variables["NCCL_HOST_IP"] = meeting;
+    variables["NCCL_PORT"] = std::to_string(job.request.nccl_port);
+    if (job.request.verbose) variables["NCCL_DEBUG"] = "INFO";
     variables["CUDA_VISIBLE_DEVICES"] = device_of(rank, is_here(job.hosts[rank.host]), inherited);
   } else if (job.size() == 1 || backend == Backend::mpi) {
     return;
   } else if (backend == Backend::jaccl || backend == Backend::jaccl_ring) {
     add_jaccl(variables, job, ports, meeting, folder);
   } else {
-    add_ring(variables, job, folder);
+    variables["MLX_HOSTFILE"] = folder + "/" + kRingFile;
+    if (job.request.verbose) variables["MLX_RING_VERBOSE"] = "1";
   }
   variables["MLX_RANK"] = std::to_string(rank.rank);
 }
 
 void add_torch(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
-               const std::string& meeting, const StorePlace& store) {
+               const std::string& meeting, const ReachedHost& host) {
   variables["RANK"] = std::to_string(rank.rank);
   variables["WORLD_SIZE"] = std::to_string(job.size());
   variables["LOCAL_RANK"] = std::to_string(rank.local_rank);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(job.ranks_on(rank.host).size());
   variables["GROUP_RANK"] = std::to_string(rank.host);
   variables[kRestartCount] = std::to_string(job.restarts);
-  variables["MASTER_ADDR"] = store.address.empty() ? meeting : store.address;
-  variables["MASTER_PORT"] = std::to_string(store.address.empty() ? ports.master : store.port);
+  variables["MASTER_ADDR"] = host.store.empty() ? meeting : host.store;
+  variables["MASTER_PORT"] = std::to_string(host.store.empty() ? ports.master : host.store_port);
 }
 
 void add_mccl(Variables& variables, const Job& job, const RankPlan& rank, const Ports& ports,
@@ -171,12 +156,6 @@ void add_mccl(Variables& variables, const Job& job, const RankPlan& rank, const 
 std::string variable_text(const std::string& name, const std::string& value) {
   if (name == "MCCL_JOB_KEY") return "MCCL_JOB_KEY=(a secret of this job)";
   return fmt::format("{}={}", name, shell_word(value));
-}
-
-std::string heading(const Job& job, const RankPlan& rank) {
-  const Host& host = job.entry_of(rank);
-  return fmt::format("# rank {} of {}, on {}{}\n", rank.rank, job.size(), printable(text_of(host)),
-                     is_here(host) ? " (this machine)" : ", by ssh");
 }
 
 }  // namespace
@@ -216,7 +195,8 @@ Job plan_job(const JobRequest& request, std::string key) {
     const auto [place, is_new] =
         known.emplace(is_here(host) ? "" : text_of(host), job.hosts.size());
     if (is_new) job.hosts.push_back(host);
-    for (int i = 0; i < ranks_of(request, host); ++i) {
+    const int ranks = request.ranks_per_host.value_or(host.slots.value_or(1));
+    for (int i = 0; i < ranks; ++i) {
       if (job.size() == kMostRanks)
         throw InvalidArgument(
             fmt::format("the job has more than {} ranks; give fewer hosts or slots", kMostRanks));
@@ -304,7 +284,7 @@ Variables environment_of(const Job& job, const RankPlan& rank, const Ports& port
   variables[kMark] = folder + "/";
   add_mccl(variables, job, rank, ports, meeting, folder);
   add_mlx(variables, job, rank, ports, meeting, folder, inherited);
-  add_torch(variables, job, rank, ports, meeting, reached[rank.host].store);
+  add_torch(variables, job, rank, ports, meeting, reached[rank.host]);
   // 0 makes ranks listen on free ports: jobs that run on one machine at the same time must not use
   // the same ports.
   if (job.all_here()) variables.emplace("MCCL_PORT_BASE", "0");
@@ -318,7 +298,9 @@ std::string text_of(const Job& job, const Ports& ports, const std::vector<Reache
                     const Variables& inherited, bool commands) {
   std::string text;
   for (const RankPlan& rank : job.ranks) {
-    text += heading(job, rank);
+    const Host& host = job.entry_of(rank);
+    text += fmt::format("# rank {} of {}, on {}{}\n", rank.rank, job.size(),
+                        printable(text_of(host)), is_here(host) ? " (this machine)" : ", by ssh");
     if (commands && !rank.directory.empty())
       text += fmt::format("cd {} &&\n", shell_word(rank.directory));
     for (const auto& [name, value] : environment_of(job, rank, ports, places, inherited))

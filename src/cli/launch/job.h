@@ -38,12 +38,6 @@ struct Ports {
   std::vector<std::uint16_t> ring;
 };
 
-/// Address at which ranks find torch's store.
-struct StorePlace {
-  std::string address;  ///< Empty: ranks use rank 0's address and Ports::master.
-  std::uint16_t port = 0;
-};
-
 /// Facts about a host, known once it has been reached.
 struct ReachedHost {
   std::string address;  ///< Address at which the other hosts reach this host.
@@ -53,7 +47,10 @@ struct ReachedHost {
   /// Ports of this host that have a TCP listener, read from /proc/net/tcp and tcp6. Empty if the
   /// host is the launcher's machine or has no such files.
   std::set<std::uint16_t> taken = {};
-  StorePlace store = {};  ///< Address of torch's store for the ranks on this host.
+  /// Address and port of torch's store for the ranks on this host. Empty: rank 0's address and
+  /// Ports::master.
+  std::string store = {};
+  std::uint16_t store_port = 0;
 };
 
 struct RankPlan {
@@ -78,9 +75,8 @@ struct Job {
   bool all_here() const;
 };
 
-/// True if the program runs under the Python of the host or the request. This is so if its name
-/// ends in .py, if it is "python" or "python3", or if it begins with a flag of Python's (-m
-/// MODULE).
+/// True if the program runs under the Python of the host or the request: its name ends in .py, or
+/// is "python" or "python3", or it begins with a flag of Python's (-m MODULE).
 bool runs_under_python(const JobRequest& request);
 
 /// Numbers the ranks in the order of the request's hosts. Throws InvalidArgument for more than
@@ -88,23 +84,22 @@ bool runs_under_python(const JobRequest& request);
 Job plan_job(const JobRequest& request, std::string key);
 
 /// Returns the job key of the launcher's environment, so that processes outside the job can share
-/// the key. Returns a new key if the environment has no job key, or if a rank of another job
-/// started this launcher. From then on, the system writes no core dumps of this process.
+/// the key; a new key if there is none, or if a rank of another job started this launcher. From
+/// then on, the system writes no core dumps of this process.
 std::string key_of(const Variables& inherited);
 
 /// The script that Python runs in this rank. Null if the rank runs no script.
 const std::string* script_of(const RankPlan& rank);
 
-/// True if a host may be unable to reach another host: there are several hosts, and the hostfile
-/// lists addresses of at least one of them. A host with listed addresses may be reachable only at
-/// those addresses.
+/// True if a host may be unable to reach another host: a host for which the hostfile lists
+/// addresses may be reachable only at those.
 bool may_be_sparse(const Job& job);
 
 /// Returns "address:port". An IPv6 address is in brackets.
 std::string with_port(const std::string& address, int port);
 
-/// Return the contents of the files that ranks read. ring_file() returns MLX's list of addresses.
-/// devices_file() returns MLX's table of RDMA devices, or an empty text if the hosts have none.
+/// The contents of files that ranks read: MLX's list of addresses, and MLX's table of RDMA devices,
+/// which is empty if the hosts have none.
 std::string ring_file(const Job& job, const Ports& ports, const std::vector<ReachedHost>& reached);
 std::string devices_file(const Job& job);
 
@@ -116,37 +111,34 @@ using NamedText = std::pair<std::string, std::string>;
 inline constexpr const char* kRingFile = "hostfile.json";
 inline constexpr const char* kDevicesFile = "devices.json";
 
-/// Variable in the environment of every process of the job, whose value is the job's folder and a
-/// slash. The variable identifies processes that have left the process group of their rank.
+/// Variable of every process of the job: the job's folder and a slash. It identifies processes that
+/// have left the process group of their rank.
 inline constexpr const char* kMark = "_MCCL_LAUNCH";
 
 /// File in the job's folder. A program creates it when it imports MLX while MCCL_MLX is set.
 inline constexpr const char* kOnMccl = "on-mccl";
 
-/// True if MLX reads its rank, or how to reach the other ranks, from this variable. If the launcher
-/// is itself a rank of an MLX job, it must not pass the variable on to the ranks that it starts.
+/// True if MLX reads its rank, or how to reach the other ranks, from this variable. A launcher that
+/// is itself a rank of an MLX job must not pass it on.
 bool sets_mlx_rank(std::string_view name);
 
 /// True if the launcher sets this variable for each rank, because it holds the rank's identity or
-/// the address at which ranks meet. A value from the user would break the job. With Backend::mpi,
-/// the user may set that address.
+/// (except with Backend::mpi) the address at which ranks meet.
 bool is_set_per_rank(std::string_view name, Backend backend);
 
-/// Returns the launcher's variables that every rank gets on every host, because all ranks must
-/// agree on them: the settings of MCCL, MLX and NCCL. Omits variables for which sets_mlx_rank() is
-/// true. If the launcher itself runs in an outer job, also omits variables that refer to files of
-/// that job.
+/// Returns the launcher's variables that every rank gets on every host: the settings of MCCL, MLX
+/// and NCCL, without those for which sets_mlx_rank() is true, and without those that refer to files
+/// of an outer job.
 Variables forwarded(const Variables& inherited);
 
 /// Returns the variables that give a rank its identity and the addresses of the other ranks: for
-/// MCCL, for torch, and for the one backend of MLX that is requested. Includes forwarded().
-/// Variables of the request override all these, and variables of the host's entry override those of
-/// the request.
+/// MCCL, for torch, and for the requested backend of MLX. Includes forwarded(). Variables of the
+/// request override all these, and variables of the host's entry override those of the request.
 Variables environment_of(const Job& job, const RankPlan& rank, const Ports& ports,
                          const std::vector<ReachedHost>& reached, const Variables& inherited);
 
-/// Returns the host and the variables of each rank, for --print-env. If `commands` is true, also
-/// returns each rank's command line, for --dry-run. Secrets are masked.
+/// Returns the host and the variables of each rank, for --print-env, with `commands` also its
+/// command line, for --dry-run. Secrets are masked.
 std::string text_of(const Job& job, const Ports& ports, const std::vector<ReachedHost>& places,
                     const Variables& inherited, bool commands);
 

@@ -33,15 +33,13 @@ constexpr const char* kAsTorchrun =
     "LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} "
     "LOCAL_WORLD_SIZE=${OMPI_COMM_WORLD_LOCAL_SIZE:-$MPI_LOCALNRANKS}; exec \"$@\"";
 
-/// True for a variable that holds the launcher's own rank in an outer job. Such a variable is not
-/// passed on, because mpirun numbers the ranks.
+/// mpirun numbers the ranks, so the launcher's own rank in an outer job is not passed on.
 bool sets_own_rank(const Variables::value_type& variable) {
   const std::string& name = variable.first;
   return sets_mlx_rank(name) || name == "MCCL_RANK" || name == "MCCL_WORLD_SIZE";
 }
 
-/// Returns the file name of the MPI library that belongs to Open MPI's mpirun. Empty if the usual
-/// folders do not contain it, or if mpirun is not Open MPI's.
+/// Empty if the usual folders do not contain it, or if mpirun is not Open MPI's.
 std::string library_of(const Mpirun& mpirun) {
   std::error_code none;
   const fs::path real = fs::canonical(mpirun.program, none);
@@ -70,7 +68,7 @@ void add_library(Variables& variables, const Mpirun& mpirun) {
     if (!library.empty()) variables.emplace(name, library);
 }
 
-/// Returns the address at which other hosts reach rank 0.
+/// The address at which other hosts reach rank 0.
 std::string meeting_of(const Job& job) {
   if (job.all_here()) return "127.0.0.1";
   const Host& first = job.entry_of(job.ranks.front());

@@ -20,7 +20,7 @@ struct Mpirun {
 };
 
 struct MpiOptions {
-  /// Values of --mpi-arg. Each holds one or more arguments for mpirun, quoted as for a shell.
+  /// Values of --mpi-arg: one or more arguments each, quoted as for a shell.
   std::vector<std::string> arguments;
   Variables inherited;  ///< The launcher's environment.
   /// Value of --starting-port; unset: kUsualPort. MCCL_ROOT uses the port two below it.
@@ -28,23 +28,23 @@ struct MpiOptions {
   std::uint16_t master_port = 0;  ///< MASTER_PORT, for torch.
 };
 
-/// Returns the kind of the mpirun `program`. `version` is the program's output for --version.
-/// Throws Error if that output names no known kind of mpirun.
+/// `version` is the output of the mpirun `program` for --version. Throws Error if it names no known
+/// kind.
 MpirunKind kind_of_mpirun(const std::string& program, std::string_view version);
 
-/// Returns the mpirun in the launcher's PATH. Throws Error if PATH contains no mpirun.
+/// Throws Error if the launcher's PATH contains no mpirun.
 Mpirun find_mpirun(const Variables& inherited);
 
-/// Returns the variables that ranks get in addition to mpirun's own: those of forwarded() and of
-/// the request; MCCL's backend, job key and rank 0's address; and, for MLX, the MPI library of
+/// The variables that ranks get in addition to mpirun's own: those of forwarded() and of the
+/// request; MCCL's backend, job key and rank 0's address; and, for MLX, the MPI library of
 /// `mpirun`.
 Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
-/// Returns the argv of an mpirun that starts the job's ranks on its hosts, with these variables.
+/// The argv of an mpirun that starts the job's ranks on its hosts.
 std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options, MpirunKind kind,
                                       const Variables& variables);
 
-/// Replaces this process with an mpirun that starts the job. Throws Error on failure.
+/// Replaces this process with mpirun.
 [[noreturn]] void become_mpirun(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
 }  // namespace mccl::cli::launch

@@ -100,16 +100,14 @@ std::string replaced(std::string text, std::string_view what, const std::string&
   return text;
 }
 
-/// Returns a shell test that succeeds if the program can be run. The test must be made in the
-/// rank's directory.
+/// The test must be made in the rank's directory.
 std::string test_of_program(const std::string& program) {
   const std::string word = shell_word(program);
   if (program.find('/') == program.npos) return fmt::format("command -v -- {}", word);
   return fmt::format("[ -x {} ] && ! [ -d {} ]", word, word);
 }
 
-/// Returns shell code that searches for mccl: at the path that mccl has on this machine; beside the
-/// Python of the ranks, where a package installs mccl; and in PATH.
+/// Searches at the path that mccl has here, beside the Python of the ranks, and in PATH.
 std::string place_of_mccl(const std::vector<const RankPlan*>& ranks) {
   std::vector<std::string> places = {this_program().string()};
   if (!ranks.empty()) {
@@ -138,7 +136,7 @@ std::string check_of(const RankPlan& rank, std::size_t number) {
 constexpr std::string_view kMoreRoom =
     "free some space in it, or make sshd set another TMPDIR for its sessions (SetEnv)";
 
-/// Returns the error message for the guard's message `word`, such as "no-program", about this rank.
+/// `word` is a message of the guard, such as "no-program".
 std::string missing_text(std::string_view word, const RankPlan& rank) {
   const std::string directory = in_quotes(rank.directory);
   if (word == "no-directory") {
@@ -163,7 +161,7 @@ std::string missing_text(std::string_view word, const RankPlan& rank) {
 
 constexpr std::string_view kBegin = " begin";
 constexpr std::string_view kExit = " exit ";
-/// Maximum length, in bytes, of a message's text after the token, the random word that begins it.
+/// Maximum length of a message after the token.
 constexpr std::size_t kLongestWord = 16;
 constexpr std::size_t kMostDropped = std::size_t{64} << 10;
 

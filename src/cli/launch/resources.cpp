@@ -28,15 +28,12 @@ using transport::tcp::Listener;
 
 constexpr int kLargestPort = std::numeric_limits<std::uint16_t>::max();
 
-/// Range of the ports of jobs on this machine. It lies below the usual ephemeral ports of Linux
-/// (from 32768) and macOS (from 49152). By default, the system therefore assigns such a port to no
-/// other socket before the job's rank 0 listens there.
+/// It lies below the usual ephemeral ports of Linux (from 32768) and macOS (from 49152), so that
+/// the system gives such a port to no other socket before the job's rank 0 listens there.
 constexpr int kFirstPortOfJobs = 10'000;
 constexpr int kLastPortOfJobs = 19'999;
-/// Number of ports that free_ports() tries.
 constexpr int kMostTries = 20'000;
 
-/// True if nothing listens at the port on this machine.
 bool is_free(std::uint16_t port) {
   try {
     const Listener listener(Address::wildcard(AF_INET, port), 0);
@@ -48,8 +45,7 @@ bool is_free(std::uint16_t port) {
 
 constexpr std::array<std::string_view, kBindToCount> kNames = {"share", "core", "none"};
 
-/// Environment variables of OpenMP runtimes that bind threads to cores. If the user has set one,
-/// the launcher adds no binding of its own.
+/// Variables that make OpenMP runtimes bind threads. Ranks with one of them are not bound.
 constexpr std::array kOfUser = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};
 
 std::vector<int> parse_list(std::string_view list) {
@@ -57,9 +53,8 @@ std::vector<int> parse_list(std::string_view list) {
   return cores ? cores->allowed : std::vector<int>();
 }
 
-/// Returns the processors that this process's control group allows: those of the group itself or,
-/// if the group has no list, of the nearest enclosing group that has one. Falls back to all
-/// processors that are online.
+/// Returns the processors of the control group, or of the nearest enclosing group that has a list,
+/// or all that are online.
 std::vector<int> of_control_group() {
   const std::string groups = contents_of("/proc/self/cgroup");
   const std::pair<const char*, std::string> versions[] = {{"", "/cpuset.cpus.effective"},
@@ -117,7 +112,6 @@ std::string why_none(BindTo bind_to, const Processors& processors, std::size_t u
   return {};
 }
 
-/// Number of ports that MLX's ring needs.
 std::size_t ring_ports(const Job& job) {
   std::size_t ports = 0;
   for (const RankPlan& rank : job.ranks) {

@@ -37,8 +37,7 @@ struct Binding {
   std::string why_not;
 };
 
-/// Returns a binding for each rank of a host, in the order of `ranks`, which holds the ranks'
-/// environment variables.
+/// Returns a binding for each rank of a host. `ranks` holds their environment variables.
 std::vector<Binding> bindings_of(BindTo bind_to, const Processors& processors,
                                  const std::vector<Variables>& ranks);
 
@@ -49,25 +48,22 @@ std::string list_of(const std::vector<int>& processors);
 /// "PROCESSOR:SOCKET:CORE" for each processor, separated by blanks.
 Processors processors_of(std::string_view list, std::string_view places);
 
-/// Returns the processors that this process may use. If an affinity has been set, for example by
-/// taskset, sets Processors::why_not, so that ranks are not bound.
+/// Returns the processors that this process may use. Sets Processors::why_not if an affinity has
+/// been set, for example by taskset.
 Processors processors_here();
 
 inline constexpr int kUsualPort = 32323;
 
 /// Returns placeholders for the addresses at which the ranks will meet, for --print-env and
-/// --dry-run, which contact no host. These are the names of the hosts, or 127.0.0.1 if all ranks
-/// run on this machine.
+/// --dry-run, which contact no host.
 std::vector<ReachedHost> expected_places(const Job& job);
 Ports choose_ports(const Job& job, const std::optional<int>& starting_port,
                    std::span<const ReachedHost> places);
 
 /// Returns consecutive ports from `first` - 2 up: root, master, and the ports of MLX's ring. Throws
-/// InvalidArgument if a port is outside the range from 1 to 65535.
+/// InvalidArgument if there are too few.
 Ports ports_from(const Job& job, int first);
-
-/// Returns `count` different TCP ports of this machine that are not in use at the moment. Throws
-/// Error if the system provides too few ports.
+/// Returns different TCP ports of this machine that are not in use at the moment.
 std::vector<std::uint16_t> free_ports(std::size_t count);
 
 }  // namespace mccl::cli::launch

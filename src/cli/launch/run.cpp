@@ -12,7 +12,6 @@
 #include "base/value_text.h"
 #include "cli/command.h"
 #include "cli/kit/program.h"
-#include "cli/launch/guardian.h"
 #include "cli/launch/running_rank.h"
 #include "cli/launch/store_ways.h"
 #include "mccl/error.h"
@@ -23,22 +22,13 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kTimedOut = 124;
-/// Delay between the first failure and the end of the job. Meanwhile, failures of other ranks that
-/// have the same cause are collected.
+/// Time in which other failures with the same cause are collected.
 constexpr auto kSettling = 100ms;
 constexpr auto kBetweenRestarts = 1s;
 
-/// Number of open files for each child process (a rank or an ssh connection): its three streams.
+/// A rank and an ssh connection have three streams each.
 constexpr std::size_t kFilesOfProcess = 3;
-/// Number of open files besides those of child processes and log files.
 constexpr std::size_t kOtherFiles = 64;
-
-/// Returns the maximum number of files that the launcher itself has open at a time.
-std::size_t files_for(const Job& job, const ConsoleOptions& console) {
-  const auto ranks = static_cast<std::size_t>(job.size());
-  return kFilesOfProcess * (ranks + connections_of(job)) +
-         (console.log_folder.empty() ? 0 : ranks) + kOtherFiles;
-}
 
 class JobRun {
  public:
@@ -82,8 +72,7 @@ class JobRun {
   /// The restarts of one rank (--restart failed).
   struct RankRestarts {
     int count = 0;
-    /// Time before which the rank must not start again, so that a rank that fails at once does not
-    /// use up its restarts within moments. The first restart need not wait.
+    /// Keeps a rank that fails at once from using up its restarts within moments.
     Clock::time_point due = {};
   };
 
@@ -95,8 +84,7 @@ class JobRun {
     if (job_.request.verbose) say(what);
   }
 
-  /// Waits until `done` returns true for all hosts. Throws Error if any host cannot be used. The
-  /// message lists all such hosts.
+  /// Throws Error if hosts cannot be used; the message lists them all.
   void wait_for_hosts(bool (RunningHost::*done)() const) {
     while (!stopped() &&
            !std::ranges::all_of(hosts_, [&](const auto& host) { return (host.get()->*done)(); }))
@@ -146,9 +134,9 @@ class JobRun {
     store_ways_->enter(reached);
     for (const std::string& complaint : store_ways_->complaints()) say(complaint);
     for (std::size_t host = 0; host < hosts_.size(); ++host)
-      if (const StorePlace& place = reached[host].store; !place.address.empty())
+      if (const ReachedHost& at = reached[host]; !at.store.empty())
         say_if_verbose(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
-                                   with_port(place.address, place.port)));
+                                   with_port(at.store, at.store_port)));
   }
 
   void start_ranks() {
@@ -192,8 +180,7 @@ class JobRun {
     raw_keys_.reset();
   }
 
-  /// True if the rank failed, and is to start again alone. A rank whose host was lost may not start
-  /// again, nor one whose program could not be started.
+  /// Not for a rank whose host was lost or whose program could not be started.
   bool may_start_again(const RunningRank& rank) const {
     const bool is_ending = stopped() || ending_ != Ending::no || !failures_.empty();
     if (is_ending || !options_.restarts_failed_only || !rank.exit() || rank.exit()->good())
@@ -203,8 +190,7 @@ class JobRun {
            restarts_[static_cast<std::size_t>(rank.rank())].count < options_.max_restarts;
   }
 
-  /// Starts ranks again that have failed and whose output has been read. Returns true if a rank was
-  /// started, or is to be started later.
+  /// Returns true if a rank was started, or is to be started later.
   bool start_failed_ranks_again() {
     bool is_any = false;
     for (const std::unique_ptr<RunningRank>& rank : ranks_) {
@@ -264,15 +250,13 @@ class JobRun {
     return first.exit.connection_lost ? kConnectionLost : first.exit.status;
   }
 
-  /// Prints why output was lost. Returns the exit status: the one that a shell shows for SIGPIPE if
-  /// the reader has closed the output, else kFailed.
+  /// Returns the exit status: as for SIGPIPE if the reader has closed the output, else kFailed.
   int report_lost_output(const Writer::LostOutput& lost) {
     const std::string_view then = output_lost_ ? "; the job was ended" : "";
     Console::say_last(fmt::format("{}: {}{}\n", options_.command, console_.text_of(lost), then));
     return lost.error == EPIPE ? kSignalBase + SIGPIPE : kFailed;
   }
 
-  /// Waits once for any event and handles it.
   void step() {
     watch_.on(signals_.descriptor(), POLLIN, [this] { on_signals(); });
     console_.watch(watch_);
@@ -362,7 +346,7 @@ class JobRun {
   Input input_;
   std::vector<std::unique_ptr<RunningRank>> ranks_;  ///< Indexed by rank.
   std::vector<RankRestarts> restarts_;               ///< Indexed by rank.
-  /// Failed ranks that have been started again, until their processes have been reaped.
+  /// Failed ranks that were started again, until their processes are reaped.
   std::vector<std::unique_ptr<RunningRank>> replaced_;
   Watch watch_;
 
@@ -372,15 +356,17 @@ class JobRun {
   bool output_lost_ = false;
   const Clock::time_point time_limit_;
   Ending ending_ = Ending::no;
-  /// Time at which the ranks get the next signal; time_point::max() if they get none.
+  /// Time of the next signal to the ranks, if any.
   Clock::time_point next_ending_ = Clock::time_point::max();
 };
 
 }  // namespace
 
 Ended run(const Job& job, const RunOptions& options) {
-  make_room_for_files(files_for(job, options.console), fmt::format("a job of {} ranks", job.size()),
-                      "start fewer ranks");
+  const auto ranks = static_cast<std::size_t>(job.size());
+  make_room_for_files(kFilesOfProcess * (ranks + connections_of(job)) +
+                          (options.console.log_folder.empty() ? 0 : ranks) + kOtherFiles,
+                      fmt::format("a job of {} ranks", ranks), "start fewer ranks");
   Job next = job;
   const Clock::time_point time_limit =
       options.timeout ? Clock::now() + *options.timeout : Clock::time_point::max();

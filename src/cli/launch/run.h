@@ -20,17 +20,16 @@ struct RunOptions {
   Variables inherited;                  ///< The launcher's own environment.
   ConsoleOptions console;
   /// True if ranks get no input, and write directly to the launcher's standard output and error.
-  /// The launcher then reports only ranks that were killed, because a rank that exits with an error
-  /// prints the error itself. Only for jobs whose ranks all run on this machine.
+  /// The launcher then reports only ranks that were killed, because other failed ranks print their
+  /// error themselves. Only for jobs whose ranks all run on this machine.
   bool inherits_streams = false;
-  /// First port of MLX's ring; MCCL_ROOT and MASTER_PORT use the two ports below it. Unset: free
-  /// ports if all ranks run here, otherwise the first free block of ports from kUsualPort up.
+  /// See ports_from(). Unset: free ports if all ranks run here, otherwise the first free block of
+  /// ports from kUsualPort up.
   std::optional<int> starting_port;
   std::optional<int> input_rank;          ///< The rank that gets standard input. Unset: all ranks.
   std::chrono::milliseconds grace{5000};  ///< Time between SIGTERM and SIGKILL.
   std::optional<std::chrono::milliseconds> timeout;  ///< Time limit of the job and its restarts.
-  /// Maximum number of times that all ranks are started again after a failure, or, with
-  /// `restarts_failed_only`, that each rank is.
+  /// How often all ranks are started again after a failure, or, with `restarts_failed_only`, each.
   int max_restarts = 0;
   /// True if only the failed ranks start again, while the others continue.
   bool restarts_failed_only = false;
@@ -45,18 +44,13 @@ struct RunOptions {
 };
 
 struct Ended {
-  /// Exit status: that of the rank that failed first, or 255 if its host was lost; 128 + the signal
-  /// number if a signal to this process ended the job; 124 after the timeout; 1 if the output
-  /// cannot be written; 128 + SIGPIPE if the reader of the output has closed it.
-  int status = 0;
+  int status = 0;  ///< Exit status, as the help of mccl launch describes it.
   int signal = 0;  ///< The signal to this process that ended the job; 0 if none did.
-  /// True if a rank failed or its host was lost, and no signal, timeout or lost output ended the
-  /// job.
+  /// True if a failed rank or a lost host ended the job, and no signal, timeout or lost output.
   bool by_rank = false;
 };
 
-/// Runs the job to its end and prints its failures. If a rank fails, starts it again, or chooses
-/// ports anew and starts all ranks again (see RunOptions::max_restarts). Throws Error if a host
+/// Runs the job to its end, with its restarts, and prints its failures. Throws Error if a host
 /// cannot run its ranks. Must be called while the process has one thread, because it forks.
 Ended run(const Job& job, const RunOptions& options);
 

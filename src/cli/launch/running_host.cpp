@@ -3,24 +3,99 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/value_text.h"
+#include "cli/kit/file.h"
 #include "cli/kit/program.h"
 #include "mccl/error.h"
 
 namespace mccl::cli::launch {
 namespace {
 
+using namespace std::chrono_literals;
+
+constexpr auto kBetweenLooks = 10ms;
+/// Processes left behind by ranks that have ended get less time; reap() has sent them SIGTERM.
+constexpr std::chrono::milliseconds kShortGrace = 1s;
+constexpr pid_t kFinish = 0;
+
+/// If the guardian kept another pipe's write end open, its reader would see no end of file.
+void close_all_but(int kept) {
+  std::vector<int> open;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/fd", ignored))
+    open.push_back(std::atoi(entry.path().filename().c_str()));
+  for (const int descriptor : open)
+    if (descriptor != kept) ::close(descriptor);
+  const int nowhere = ::open("/dev/null", O_RDWR);
+  for (int stream = 0; stream <= STDERR_FILENO; ++stream)
+    if (stream != nowhere && stream != kept) ::dup2(nowhere, stream);
+}
+
+/// Processes that have left their rank's process group. None on systems without /proc.
+std::vector<pid_t> marked_processes(const std::string& folder) {
+  std::vector<pid_t> found;
+  const std::string mark = fmt::format("{}={}/", kMark, folder);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process <= 0 || process == ::getpid()) continue;
+    const std::string environment = contents_of(fmt::format("/proc/{}/environ", process));
+    if (environment.starts_with(mark) || environment.find('\0' + mark) != std::string::npos)
+      found.push_back(process);
+  }
+  return found;
+}
+
+void end_leftovers(const std::string& folder, std::set<pid_t> groups,
+                   std::chrono::milliseconds grace) {
+  // Sends the signal, and returns true if any of these groups and processes still exists.
+  const auto signal = [&](int number) {
+    std::erase_if(groups, [&](pid_t group) { return ::kill(-group, number) != 0; });
+    const std::vector<pid_t> strays = marked_processes(folder);
+    for (const pid_t process : strays) ::kill(process, number);
+    return !groups.empty() || !strays.empty();
+  };
+  if (!signal(SIGTERM)) return;
+  const Clock::time_point limit = Clock::now() + grace;
+  while (signal(0) && Clock::now() < limit) std::this_thread::sleep_for(kBetweenLooks);
+  while (signal(SIGKILL) && Clock::now() < limit + grace)
+    std::this_thread::sleep_for(kBetweenLooks);
+}
+
+[[noreturn]] void guard(const std::string& folder, int pipe, std::chrono::milliseconds grace) {
+  ::setsid();
+  for (const int number : {SIGCHLD, SIGWINCH}) std::signal(number, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGUSR1, SIGUSR2})
+    std::signal(number, SIG_IGN);
+  close_all_but(pipe);
+  std::set<pid_t> groups;
+  pid_t word = 0;
+  bool finished = false;
+  while (!finished && read_some(pipe, &word, sizeof word) == sizeof word) {
+    finished = word == kFinish;
+    if (word > 0) groups.insert(word);
+    if (word < 0) groups.erase(-word);
+  }
+  end_leftovers(folder, std::move(groups), finished ? kShortGrace : grace);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  ::_exit(0);
+}
+
 constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
 
-/// Returns the reason why the rank cannot be started; empty if it can.
 std::string fault_of(const RankPlan& rank, const std::string& path) {
   std::error_code unknown;
   if (!rank.directory.empty() && !std::filesystem::is_directory(rank.directory, unknown)) {
@@ -53,9 +128,8 @@ void write_secret(const std::string& path, const std::string& text) {
                             path, std::strerror(errno)));
 }
 
-/// This machine. Its ranks are child processes, started without a shell. They inherit the
-/// launcher's environment, except variables that would make them ranks of an outer MLX job. The
-/// guardian ends processes that ranks left behind, and removes the job's folder.
+/// This machine. Its ranks are child processes without a shell. They inherit the launcher's
+/// environment, except variables that would make them ranks of an outer MLX job.
 class LocalHost final : public RunningHost {
  public:
   LocalHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian)
@@ -66,12 +140,8 @@ class LocalHost final : public RunningHost {
       if (fault_.empty()) fault_ = fault_of(*rank, path);
   }
 
-  void watch(Watch&) override {}
-  void collect() override {}
-  bool checked() const override { return true; }
   std::string fault() const override { return fault_; }
   ReachedHost reached() const override { return {"127.0.0.1", guardian_.folder()}; }
-  bool has_mccl() const override { return true; }
   ChildProcess start_mccl(const std::vector<std::string>& words) override {
     ProcessPlan plan{.argv = {this_program().string()}, .environment = inherited_};
     plan.argv.insert(plan.argv.end(), words.begin(), words.end());
@@ -81,9 +151,6 @@ class LocalHost final : public RunningHost {
     return process;
   }
 
-  std::optional<ChildProcess> request_forward(const std::string&, const std::string&) override {
-    return {};
-  }
   void prepare(const std::vector<NamedText>& files,
                const std::vector<Variables>& variables) override {
     for (const auto& [name, text] : files) write_secret(guardian_.folder() + "/" + name, text);
@@ -98,7 +165,6 @@ class LocalHost final : public RunningHost {
     }
   }
 
-  bool prepared() const override { return true; }
   ChildProcess start(const RankPlan& rank, int restarts,
                      const std::optional<TerminalPlan>& terminal) override {
     ProcessPlan plan{.argv = rank.argv,
@@ -125,7 +191,6 @@ class LocalHost final : public RunningHost {
     return exit;
   }
 
-  std::optional<Trouble> trouble() const override { return {}; }
   void signal(int number) override {
     const bool with_children = number == SIGTERM || number == SIGKILL;
     for (const pid_t leader : running_) ::kill(with_children ? -leader : leader, number);
@@ -135,8 +200,6 @@ class LocalHost final : public RunningHost {
     had_mlx_on_mccl_ = ::access((guardian_.folder() + "/" + kOnMccl).c_str(), F_OK) == 0;
   }
 
-  bool finished() const override { return true; }
-
  private:
   Variables inherited_;
   std::string fault_;
@@ -145,6 +208,34 @@ class LocalHost final : public RunningHost {
 };
 
 }  // namespace
+
+Guardian::Guardian(std::chrono::milliseconds grace)
+    : folder_(make_temporary_folder("mccl-launch")) {
+  Pipe pipe = make_pipe();
+  process_ = ::fork();
+  if (process_ < 0) {
+    const int cause = errno;
+    std::filesystem::remove_all(folder_);
+    throw Error(fmt::format("cannot create a process: {}", std::strerror(cause)));
+  }
+  if (process_ == 0) {
+    pipe.writer.close();
+    guard(folder_, pipe.reader.get(), grace);
+  }
+  pipe_ = std::move(pipe.writer);
+}
+
+Guardian::~Guardian() {
+  send(kFinish);
+  pipe_.close();
+  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Guardian::send(pid_t what) {
+  while (::write(pipe_.get(), &what, sizeof what) < 0 && errno == EINTR) {
+  }
+}
 
 std::vector<std::string> texts_of_unbound(const RunningHosts& hosts) {
   std::vector<std::string> texts;

@@ -21,8 +21,8 @@ namespace mccl::cli::launch {
 
 class RunningRank {
  public:
-  /// If `pieces_at_once` is true, a terminal shows output without waiting for the end of its line.
-  /// This is for a rank that receives the user's keys.
+  /// `pieces_at_once`: a terminal shows output before the end of its line, for a rank that receives
+  /// the user's keys.
   RunningRank(const RankPlan& rank, RunningHost& host, ChildProcess process, bool pieces_at_once)
       : rank_(&rank), host_(&host), process_(std::move(process)), pieces_at_once_(pieces_at_once) {
     output(OutputStream::output).descriptor = std::move(process_.output);
@@ -32,8 +32,8 @@ class RunningRank {
     output(OutputStream::error).words = RankWords(process_.token, false);
   }
 
-  /// Registers the rank's output with `watch` if the console is not full. Also registers the rank's
-  /// input if bytes of `input` are pending for this rank.
+  /// Registers the rank's output with `watch` if the console is not full, and the rank's input if
+  /// bytes of `input` are pending for it.
   void watch(Watch& watch, Console& console, Input& input) {
     if (finished()) close(console);
     for (const OutputStream stream : {OutputStream::output, OutputStream::error}) {
@@ -65,8 +65,8 @@ class RunningRank {
     }
   }
 
-  /// Checks whether the process has ended, or the rank's shell wrapper has reported the end of the
-  /// rank. Returns true only once: at the first call that finds either.
+  /// Returns true once: when the process has ended, or the rank's shell wrapper has reported the
+  /// end of the rank.
   bool collect() {
     if (collected_) return false;
     const std::optional<Exit> end = reap(process_.id);
@@ -79,17 +79,16 @@ class RunningRank {
     return true;
   }
 
-  /// Reaps the process of a rank that has ended. Returns true if that is done.
+  /// Reaps the process of a rank that has ended. Returns true once that is done.
   bool collect_rest() {
     collect();
     return collected_;
   }
 
-  /// True if the rank's shell wrapper has reported the end of the rank, and collect() has not
-  /// processed this report yet.
+  /// True if collect() has yet to process the shell wrapper's report of the rank's end.
   bool has_announced_end() const { return announced_status() && !exit_; }
-  /// True if the rank has ended and all its output has been read. Processes that it left behind may
-  /// hold its streams open; their output is read for one more second.
+  /// True if the rank has ended and all its output has been read. If processes that it left behind
+  /// hold its streams open, their output is read for one more second.
   bool finished() const {
     if (!exit_) return false;
     if (outputs_[0].closed() && outputs_[1].closed()) return true;
@@ -115,13 +114,10 @@ class RunningRank {
   }
 
  private:
-  /// Maximum number of reads of one stream before other streams are read.
-  static constexpr int kReadsInTurn = 4;
-  /// Time before an unfinished line is shown, so that a program that writes a line in pieces can
-  /// finish it.
+  static constexpr int kReadsInTurn = 4;  ///< Reads of one stream before others are read.
+  /// Time before an unfinished line is shown, so that the program can finish it.
   static constexpr std::chrono::milliseconds kBeforePiece{60};
-  /// Time for which output is still read after the rank has ended, while other processes hold the
-  /// rank's streams open.
+  /// Time for which output is read after the rank has ended, while others hold its streams open.
   static constexpr std::chrono::seconds kForRest{1};
 
   struct Output {
@@ -190,8 +186,7 @@ class RunningRank {
   const std::optional<int>& announced_status() const { return outputs_[0].words.status(); }
   /// True if everything that the program wrote before it ended has been read.
   bool has_read_all() const {
-    // A reaped process writes no more. Its remaining output is already in its streams, and is read
-    // within kForRest.
+    // A reaped process writes no more. Its output is in its streams, and is read within kForRest.
     if (collected_) return true;
     const auto read = [](const Output& from) { return from.closed() || from.words.status(); };
     return read(outputs_[0]) && (process_.has_terminal || read(outputs_[1]));

@@ -22,23 +22,20 @@ constexpr auto kForKill = 5s;
 constexpr auto kForFinish = 5s;
 constexpr auto kBetweenBeats = 1s;
 constexpr int kSshFailed = 255;
-/// Each signal, and the command that makes the guard send this signal.
+/// The guard's command for each signal.
 constexpr std::pair<int, const char*> kWords[] = {{SIGUSR1, "usr1\n"},
                                                   {SIGUSR2, "usr2\n"},
                                                   {SIGQUIT, "quit\n"},
                                                   {SIGKILL, "kill\n"},
                                                   {SIGTERM, "term\n"}};
 
-/// Number of ssh connections that `ranks` ranks on one host need.
 std::size_t connections_for(std::size_t ranks) {
   return std::max<std::size_t>(1, (ranks + kRanksOfConnection - 1) / kRanksOfConnection);
 }
 
-/// Another machine. Each rank is a session of ssh. Up to eight ranks share a connection, because
-/// sshd limits the sessions of each connection.
+/// Another machine. Each rank is a session of ssh.
 class SshHost final : public RunningHost {
  public:
-  /// Starts to connect.
   SshHost(const Job& job, std::size_t host, const RunOptions& options, Guardian& guardian,
           Logins& logins)
       : RunningHost(job, host, options, guardian),
@@ -159,8 +156,7 @@ class SshHost final : public RunningHost {
     return process;
   }
 
-  /// Status 255 is ambiguous: ssh exits with 255 if the connection fails, but a program may do so,
-  /// too.
+  /// Status 255 is that of a failed connection, or of the program.
   Exit ended(const ChildProcess& process, Exit exit, bool announced) override {
     guardian_.forget(process.id);
     const Connection& connection = *sessions_.at(process.id);
@@ -203,8 +199,7 @@ class SshHost final : public RunningHost {
   }
 
  private:
-  /// An ssh connection that sessions share, and the session that keeps it open. On the first
-  /// connection, this session is the guard.
+  /// An ssh connection that sessions share, and the session that keeps it open: first the guard.
   struct Connection {
     std::string socket;
     Dialogue session;
@@ -234,22 +229,11 @@ class SshHost final : public RunningHost {
     if (state_ == State::late) return;
     if (state_ != State::finishing || next == State::late) state_ = next;
     const Clock::time_point now = Clock::now();
-    switch (next) {
-      case State::checking:
-      case State::preparing:
-        limit_ = now + std::chrono::seconds(options_.patience);
-        break;
-      case State::killing:
-        limit_ = now + kForKill;
-        break;
-      case State::finishing:
-        limit_ = now + options_.grace + kForFinish;
-        break;
-      case State::checked:
-      case State::running:
-      case State::late:
-        limit_.reset();
-    }
+    limit_.reset();
+    if (next == State::checking || next == State::preparing)
+      limit_ = now + std::chrono::seconds(options_.patience);
+    if (next == State::killing) limit_ = now + kForKill;
+    if (next == State::finishing) limit_ = now + options_.grace + kForFinish;
   }
 
   void connect(const std::string& command) {
@@ -268,8 +252,7 @@ class SshHost final : public RunningHost {
          forgets()}});
   }
 
-  /// Handles lines that begin with the token. All other lines are output of the host's start-up
-  /// files.
+  /// Lines without the token are output of the host's start-up files.
   void hear(Connection& from, std::string_view line) {
     if (!line.starts_with(token_ + " ")) return;
     line.remove_prefix(token_.size() + 1);
@@ -299,7 +282,6 @@ class SshHost final : public RunningHost {
     return *connections_[static_cast<std::size_t>(place - ranks_.begin()) / kRanksOfConnection];
   }
 
-  /// True if a connection has ended, and all its sessions with it.
   bool broken() const {
     return std::ranges::any_of(connections_,
                                [](const auto& each) { return each->session.ended(); });
@@ -330,8 +312,7 @@ class SshHost final : public RunningHost {
     watch.at(next_beat_);
   }
 
-  /// Returns true if the connection or the guard's connection has ended. Waits up to 300 ms for
-  /// that, because a session may end slightly before its connection.
+  /// Waits up to 300 ms, because a session may end slightly before its connection.
   bool ends(const Connection& connection) {
     const Clock::time_point limit = Clock::now() + 300ms;
     while (!connection.session.ended() && !guard().session.ended() && Clock::now() < limit) {
@@ -354,7 +335,7 @@ class SshHost final : public RunningHost {
   Logins& logins_;
   const std::string path_;  ///< PATH that the job sets for the ranks. Empty: the host's own PATH.
   const std::string token_;
-  /// The process `ssh -G`, and its output, which names the machines that a login involves.
+  /// The process `ssh -G`, and its output.
   std::optional<Dialogue> route_;
   std::string route_text_;
   std::vector<std::string> machines_;  ///< Machines that a login involves; empty until known.

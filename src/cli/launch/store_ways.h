@@ -26,8 +26,8 @@ namespace mccl::cli::launch {
 class StoreWays {
  public:
   /// Starts a forwarder on each host that has mccl, except on rank 0's host. The forwarder first
-  /// looks for an address at which rank 0's host answers. All hosts must have been checked, and no
-  /// host may have been prepared. `folder` is the job's folder on this machine.
+  /// looks for an address at which rank 0's host answers. All hosts must have been checked, and
+  /// none prepared. `folder` is the job's folder on this machine.
   StoreWays(const Job& job, const RunningHosts& hosts, const std::vector<ReachedHost>& reached,
             std::uint16_t port, const std::string& folder)
       : job_(job),
@@ -84,16 +84,16 @@ class StoreWays {
            });
   }
 
-  /// Sets ReachedHost::store of each host for which an address of the store was found.
   void enter(std::vector<ReachedHost>& reached) const {
     for (const auto& way : ways_) {
-      ReachedHost& host = reached[way->host];
-      if (way->state == State::direct) host.store = {way->address, port_};
-      if (way->state == State::led) host.store = {"127.0.0.1", way->port};
+      if (way->state != State::direct && way->state != State::led) continue;
+      const bool is_direct = way->state == State::direct;
+      reached[way->host].store = is_direct ? way->address : "127.0.0.1";
+      reached[way->host].store_port = is_direct ? port_ : way->port;
     }
   }
 
-  /// Returns messages for the user: the hosts that cannot reach the store, and why.
+  /// The hosts that cannot reach the store, and why.
   std::vector<std::string> complaints() const {
     std::vector<std::string> complaints;
     for (const auto& way : ways_) {
@@ -116,7 +116,7 @@ class StoreWays {
   }
 
  private:
-  /// Time limit for the answers of all forwarders. Each forwarder tries addresses for 1.5 s.
+  /// Limits the answers of all forwarders, which try addresses for 1.5 s.
   static constexpr std::chrono::seconds kForAnswers{10};
   static constexpr std::string_view kWord = "mccl-forward ";
   enum class State {
@@ -135,8 +135,7 @@ class StoreWays {
     ChildProcess request = {};  ///< The process of `ssh -O forward`; see lead().
   };
 
-  /// Returns how a request to ssh ended. Returns nothing if the request still runs, or if there is
-  /// none.
+  /// How a request to ssh ended; nothing if it still runs, or if there is none.
   static std::optional<Exit> ended(ChildProcess& request) {
     if (request.id < 0) return {};
     std::optional<Exit> exit = reap(request.id);
@@ -158,8 +157,8 @@ class StoreWays {
     }
   }
 
-  /// Asks ssh to forward the forwarder's socket to this machine, and from this machine to the
-  /// store. All hosts share the second of these connections.
+  /// Asks ssh to forward the forwarder's socket to this machine, and from here to the store. All
+  /// hosts share the second of these connections.
   void lead(Way& way) {
     way.state = State::leading;
     if (!led_here_) {

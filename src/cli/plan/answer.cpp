@@ -24,8 +24,6 @@ using schedule::StepKind;
 constexpr double kMostStepsOfRank = 1e5;
 constexpr double kMostSteps = 2e5;
 
-void take_most(std::size_t& most, std::size_t value) { most = std::max(most, value); }
-
 void add(PlannedTraffic& most, const schedule::Problem& problem, std::size_t element_bytes,
          const schedule::Schedule& built) {
   const std::size_t neighbours = schedule::node_members(problem, problem.rank).size() - 1;
@@ -39,16 +37,15 @@ void add(PlannedTraffic& most, const schedule::Problem& problem, std::size_t ele
     if (step.kind == StepKind::read) mine.read += taken;
     if (step.kind == StepKind::read_fold) mine.read += neighbours * taken;
   }
-  take_most(most.steps, built.steps.size());
-  take_most(most.sent, mine.sent);
-  take_most(most.received, mine.received);
-  take_most(most.published, mine.published);
-  take_most(most.read, mine.read);
+  mine.steps = built.steps.size();
+  for (const auto member :
+       {&PlannedTraffic::steps, &PlannedTraffic::sent, &PlannedTraffic::received,
+        &PlannedTraffic::published, &PlannedTraffic::read})
+    most.*member = std::max(most.*member, mine.*member);
   ++most.ranks;
 }
 
-/// Returns all ranks in the order in which their schedules are built: the root, which often has the
-/// most steps, then the ranks next to the root and opposite it on a ring, then all other ranks.
+/// First the root, which often has the most steps, then the ranks next to it and opposite it.
 std::vector<int> order_of_interest(int ranks, int root) {
   std::vector<int> order;
   std::set<int> seen;
@@ -80,22 +77,13 @@ std::optional<PlannedTraffic> traffic_of(const Answer& answer, const schedule::F
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kNone = "-";
-/// An alternative counts as cheaper only if its predicted time is below this fraction of the chosen
-/// algorithm's time.
+/// An alternative counts as cheaper below this share of the chosen algorithm's time.
 constexpr double kCheaper = 0.999;
 
-std::string columns(std::string_view size, std::string_view count, std::string_view algorithm,
-                    std::string_view chunk, std::string_view steps, std::string_view sent,
-                    std::string_view received, std::string_view published, std::string_view read,
-                    std::string_view time, std::string_view algbw, std::string_view busbw) {
-  return fmt::format("{:>11} {:>11}  {:<18} {:>6} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>7}",
-                     size, count, algorithm, chunk, steps, sent, received, published, read, time,
-                     algbw, busbw) +
-         "\n";
-}
+constexpr const char* kColumns =
+    "{:>11} {:>11}  {:<18} {:>6} {:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>7}\n";
 
-/// Returns "chosen" for the chosen algorithm, "left out" for an alternative that was not chosen
-/// although the model predicts a shorter time, and otherwise an empty text.
+/// "left out" marks an alternative that was not chosen although it is predicted to be faster.
 std::string_view standing_of(const schedule::Choice& other, const schedule::Choice& chosen) {
   if (other.algorithm == chosen.algorithm) return "chosen";
   return other.predicted_s < kCheaper * chosen.predicted_s ? "left out" : "";
@@ -203,10 +191,10 @@ std::string bytes_text(double bytes) {
 }
 
 std::string heading(bench::Routine routine) {
-  std::string names = columns("size", "count", "algorithm", "chunk", "steps", "sent", "received",
-                              "published", "read", "time", "algbw", "busbw");
+  std::string names = fmt::format(kColumns, "size", "count", "algorithm", "chunk", "steps", "sent",
+                                  "received", "published", "read", "time", "algbw", "busbw");
   std::string units =
-      columns("B", "elements", "", "B", "", "B", "B", "B", "B", "us", "GB/s", "GB/s");
+      fmt::format(kColumns, "B", "elements", "", "B", "", "B", "B", "B", "B", "us", "GB/s", "GB/s");
   names.front() = units.front() = '#';
   return fmt::format("#\n# {}\n{}{}", bench::info_of(routine).name, names, units);
 }
@@ -218,8 +206,8 @@ std::string row_text(const Answer& answer) {
   const auto bytes = [&](std::size_t PlannedTraffic::*field) {
     return traffic ? bytes_text(static_cast<double>((*traffic).*field)) : kNone;
   };
-  return columns(
-      fmt::format("{}", question.shape.bytes), fmt::format("{}", question.shape.part),
+  return fmt::format(
+      kColumns, question.shape.bytes, question.shape.part,
       schedule::name_of(answer.choice.algorithm), bytes_text(answer.chunk_bytes()),
       traffic ? fmt::format("{}", traffic->steps) : fmt::format("~{:.0f}", answer.estimated_steps),
       bytes(&PlannedTraffic::sent), bytes(&PlannedTraffic::received),
@@ -233,9 +221,10 @@ std::string alternatives_text(const Answer& answer, std::span<const schedule::Ch
   std::string text;
   const auto element = static_cast<double>(element_bytes(answer.question));
   for (const schedule::Choice& other : others) {
-    text += columns("", standing_of(other, answer.choice), schedule::name_of(other.algorithm),
-                    bytes_text(static_cast<double>(other.chunk) * element), "", "", "", "", "",
-                    number_text(other.predicted_s * 1e6), "", "");
+    text += fmt::format(kColumns, "", standing_of(other, answer.choice),
+                        schedule::name_of(other.algorithm),
+                        bytes_text(static_cast<double>(other.chunk) * element), "", "", "", "", "",
+                        number_text(other.predicted_s * 1e6), "", "");
     text.erase(text.find_last_not_of(" \n") + 1);
     text += "\n";
   }

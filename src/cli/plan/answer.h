@@ -16,9 +16,6 @@
 
 namespace mccl::cli::plan {
 
-/// Maximum number of ranks of a plan.
-inline constexpr int kMostRanks = 4096;
-
 struct Question {
   bench::Routine routine = bench::Routine::all_reduce;
   bench::CallSize shape;
@@ -36,7 +33,7 @@ inline bool has_schedule(bench::Routine routine) { return routine != bench::Rout
 
 std::size_t element_bytes(const Question& question);
 
-/// Returns the call as the scheduling problem of `rank`, without a chunk size.
+/// The call as the scheduling problem of `rank`, without a chunk size.
 schedule::Problem problem_of(const Question& question, int rank);
 
 /// Steps and traffic of the busiest ranks: each member except `ranks` is the maximum over the ranks
@@ -62,8 +59,7 @@ struct Answer {
   double busbw_gbs() const;
 };
 
-/// True if the question's compression applies. Compression::if_faster applies only to f32 sums, and
-/// only if the cost model predicts that compression saves time.
+/// Compression::if_faster applies only to f32 sums that it is predicted to speed up.
 bool compresses(const Question& question, const schedule::Facts& facts);
 
 Answer answer(const Question& question, const schedule::Facts& facts);
@@ -74,25 +70,23 @@ schedule::Choice choose(const Question& question, const schedule::Facts& facts);
 /// Returns every algorithm that can do the call, each with its best chunk size, cheapest first.
 std::vector<schedule::Choice> alternatives(const Question& question, const schedule::Facts& facts);
 
-/// Returns the problem, with the chunk size of `choice`, from which `rank`'s schedule is built.
+/// The problem, with the chunk size of `choice`, from which `rank`'s schedule is built.
 schedule::Problem chosen_problem(const Question& question, int rank, const schedule::Choice& choice,
                                  const schedule::Facts& facts);
 
-/// Returns the heading of the table. Lines of the table that begin with # are explanations; all
-/// other lines are rows.
+/// Lines of the table that begin with # are explanations; all other lines are rows.
 std::string heading(bench::Routine routine);
 std::string row_text(const Answer& answer);
-/// Returns a line for each alternative, for display below the row. The chosen algorithm is marked.
+/// A line for each alternative, for display below the row. The chosen algorithm is marked.
 std::string alternatives_text(const Answer& answer, std::span<const schedule::Choice> others);
 
 std::string bytes_text(double bytes);
 
-/// Returns one row as a JSON object. Times are in microseconds, rates in GB/s. Fields that do not
-/// apply, or were not computed, are null.
+/// Times are in microseconds, rates in GB/s. Fields that do not apply, or were not computed, are
+/// null.
 nlohmann::ordered_json row_json(const Answer& answer,
                                 std::span<const schedule::Choice> alternatives);
 
-/// Returns the whole plan as a JSON object with a final newline.
 std::string to_json(const schedule::Facts& facts, int ranks, nlohmann::ordered_json rows);
 
 }  // namespace mccl::cli::plan

@@ -15,6 +15,7 @@
 #include "base/no_signal.h"
 #include "base/thread.h"
 #include "base/would_block.h"
+#include "cli/kit/process.h"
 #include "cluster/text.h"
 
 namespace mccl::cli::probe {
@@ -25,8 +26,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLongestLine = 200;
 constexpr auto kToConnect = 3s;
 constexpr int kRounds = 64;
-/// Number of bytes that suffice to measure the rate of a fast link. The transfer must also take at
-/// least kSoonest seconds and kRoundTrips round trips, because TCP starts slowly.
+/// Bytes that suffice to measure a fast link, after kSoonest seconds and kRoundTrips round trips,
+/// because TCP starts slowly.
 constexpr std::size_t kPlenty = std::size_t{32} << 20;
 constexpr double kSoonest = 0.05;
 constexpr double kRoundTrips = 50;
@@ -36,19 +37,17 @@ constexpr const char* kHello = "hello";  ///< Only proofs are exchanged.
 constexpr const char* kEcho = "echo";    ///< Each byte is sent back.
 constexpr const char* kCount = "count";  ///< All bytes are discarded; their number is sent back.
 
-/// The first word that a listening probe sends on a new connection.
 constexpr const char* kGreeting = "mccl ";
 
 constexpr auto kToProve = 5s;
 constexpr auto kForConversation = 5s;
 constexpr auto kBetweenLooksAtListeners = 100ms;
-/// Maximum number of entries in `conversations_`; further connections are closed. Few are needed,
-/// because each host takes part in one measurement at a time.
+/// Few are needed, because each host takes part in one measurement at a time.
 constexpr std::size_t kMostConversations = 64;
 
 bool is_purpose(std::string_view text) { return text == kHello || text == kEcho || text == kCount; }
 
-/// Sends a line without blocking. The line fits into the empty buffer of a new socket.
+/// Does not block: the line fits into the empty buffer of a new socket.
 bool send_line(const Socket& socket, const std::string& line) {
   return ::send(socket.descriptor(), line.data(), line.size(), kNoSignal | MSG_DONTWAIT) ==
          static_cast<ssize_t>(line.size());
@@ -87,8 +86,7 @@ class Stream {
     return true;
   }
 
-  /// Returns the number of bytes read. Returns 0 at the end of the stream, on errors and after the
-  /// timeout.
+  /// Returns 0 at the end of the stream, on errors and after the timeout.
   std::size_t read(void* to, std::size_t most) {
     ssize_t n = 0;
     do {
@@ -98,8 +96,7 @@ class Stream {
     return n < 0 ? 0 : static_cast<std::size_t>(n);
   }
 
-  /// Returns a line without its line end. Empty if no line of at most kLongestLine bytes arrives
-  /// within `patience_`.
+  /// Empty if no line of at most kLongestLine bytes arrives within `patience_`.
   std::optional<std::string> read_line() {
     const Clock::time_point limit = Clock::now() + patience_;
     std::string line;
@@ -117,7 +114,6 @@ class Stream {
   /// Calls shutdown(2). Also wakes a thread that blocks in read() or write().
   void shut(int how) { ::shutdown(socket_.descriptor(), how); }
 
-  /// True if the last read() timed out.
   bool timed_out() const { return timed_out_; }
 
  private:
@@ -135,8 +131,7 @@ struct Introduced {
   std::string why;    ///< Why the connection or a proof failed; empty on success.
 };
 
-/// Connects from the address `source`, or from any address if `source` is null, and exchanges
-/// proofs of the key.
+/// Connects, from any address if `source` is null, and exchanges proofs of the key.
 Introduced introduce(const Secret& secret, const Address& to, const Address* source,
                      const char* purpose) {
   Introduced result{.stream = {}, .nonce = make_nonce(), .why = ""};
@@ -244,18 +239,15 @@ std::vector<std::uint16_t> Listeners::ports() const {
 
 void Listeners::run() {
   while (!stopping_) {
-    std::vector<pollfd> waiting;
+    Watch watch;
+    watch.at(Clock::now() + kBetweenLooksAtListeners);
+    for (Stranger& stranger : strangers_)
+      watch.on(stranger.socket.descriptor(), POLLIN, [&] { stranger.is_over = !hear(stranger); });
     for (const transport::tcp::Listener& listener : listeners_)
-      waiting.push_back({listener.descriptor(), POLLIN, 0});
-    for (const Stranger& stranger : strangers_)
-      waiting.push_back({stranger.socket.descriptor(), POLLIN, 0});
-    ::poll(waiting.data(), static_cast<nfds_t>(waiting.size()), kBetweenLooksAtListeners / 1ms);
-    std::size_t place = listeners_.size();
-    for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++place) {
-      const bool stays =
-          Clock::now() < stranger->limit && (waiting[place].revents == 0 || hear(*stranger));
-      stranger = stays ? std::next(stranger) : strangers_.erase(stranger);
-    }
+      watch.on(listener.descriptor(), POLLIN, [] {});
+    watch.wait();
+    std::erase_if(strangers_,
+                  [](const Stranger& each) { return each.is_over || Clock::now() >= each.limit; });
     for (transport::tcp::Listener& listener : listeners_) accept(listener);
     std::erase_if(conversations_, [](HeldConnection& each) {
       const bool over = each.over;

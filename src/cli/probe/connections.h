@@ -13,13 +13,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/probe/secret.h"
+#include "cli/probe/protocol.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::cli::probe {
 
-using transport::tcp::Address;
 using transport::tcp::Socket;
 
 class Stream;
@@ -45,11 +44,10 @@ DialerLine parse_dialer_line(const Secret& secret, std::string_view nonce, std::
 /// NONCE". The other side sends "NONCE PURPOSE PROOF" within 5 s, and receives "ok PROOF". Both
 /// proofs cover both nonces and the purpose.
 ///
-/// The number of connections whose other side has not proved that it knows the key is limited, so
-/// that other programs cannot use up all descriptors. Each address may have kMostOfAddress such
-/// connections, which is as many as a probe dials at the same time. All addresses together may have
-/// kMostUnproved such connections. If one more arrives, or no descriptor is left, the oldest such
-/// connection is closed.
+/// Each address may have kMostOfAddress connections whose other side has not proved that it knows
+/// the key, which is as many as a probe dials at the same time. All addresses together may have
+/// kMostUnproved. If one more arrives, or no descriptor is left, the oldest is closed. So other
+/// programs cannot use up all descriptors.
 class Listeners {
  public:
   static constexpr std::size_t kMostOfAddress = 512;
@@ -70,6 +68,7 @@ class Listeners {
     std::string nonce;
     std::string said;
     Clock::time_point limit;
+    bool is_over = false;
   };
   /// A connection whose other side has proved that it knows the key.
   struct HeldConnection {
@@ -80,9 +79,8 @@ class Listeners {
 
   void run();
   void accept(transport::tcp::Listener& listener);
-  /// Reads from the connection. Returns false if the connection must be removed from `strangers_`,
-  /// because the other side has proved that it knows the key, has sent invalid data or has closed
-  /// the connection.
+  /// Reads from the connection. Returns false if the other side has proved that it knows the key,
+  /// has sent invalid data or has closed the connection.
   bool hear(Stranger& stranger);
   void converse(Stranger& stranger, const std::string& nonce, const std::string& purpose);
   void hold(Stream& stream, const std::string& nonce, const std::string& purpose) const;
@@ -96,17 +94,16 @@ class Listeners {
 };
 
 /// Connects, and makes the other side prove that it knows the key. Returns the reason for a
-/// failure, such as "Connection refused"; empty on success.
+/// failure, or an empty text.
 std::string dial(const Secret& secret, const Address& to, const Address* source);
 
-/// Results of time_link(). A value that could not be measured is 0.
+/// A value that could not be measured is 0.
 struct Timed {
   double latency_s = 0;  ///< Latency in one direction: half the median round trip of one byte.
   double bytes_per_s = 0;
 };
 
-/// Measures the latency and rate of the link to `to`. Sends data for about `seconds`, or less if
-/// the link is fast.
+/// Measures the link to `to`. Sends data for about `seconds`, or less if the link is fast.
 Timed time_link(const Secret& secret, const Address& to, const Address* source, double seconds);
 
 }  // namespace mccl::cli::probe

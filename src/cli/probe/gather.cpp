@@ -23,11 +23,9 @@ namespace {
 
 using cluster::HostFacts;
 
-/// Maximum time that one program may take.
 constexpr std::chrono::seconds kForProgram{15};
 
-/// Python code that prints versions of packages. Omits packages that are half removed or cannot be
-/// read.
+/// Omits packages that are half removed or cannot be read.
 constexpr const char* kVersions = R"py(
 import sys
 print("python", sys.version.split()[0])
@@ -101,8 +99,7 @@ bool is_guarded() {
   return false;
 }
 
-/// If this process was started over ssh, adds both addresses of the ssh connection to `in_use`, and
-/// stores this host's address.
+/// Over ssh, notes both addresses of the connection.
 void note_ssh(HostFacts& facts, const Programs& programs) {
   const auto connection = programs.environment().find("SSH_CONNECTION");
   if (connection == programs.environment().end()) return;

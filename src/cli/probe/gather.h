@@ -16,21 +16,19 @@ namespace mccl::cli::probe {
 /// Runs installed programs that report facts about this host.
 class Programs {
  public:
-  /// Starts no program after `deadline`, and kills a program that still runs then. `busy` receives
-  /// the name of each program before the program runs.
+  /// Runs no program after `deadline`. `busy` receives the name of each program before it runs.
   Programs(Clock::time_point deadline, std::function<void(const std::string&)> busy);
 
-  /// Returns the program's standard output, at most the last 1 MiB. Empty if the program is not
-  /// installed or the deadline has passed. A program that does not end in time is killed, and a
-  /// finding is added to `facts`.
+  /// The program's standard output, at most the last 1 MiB. Empty if the program is not installed
+  /// or the deadline has passed. A program that does not end in time adds a finding to `facts`.
   std::string output_of(cluster::HostFacts& facts, std::vector<std::string> argv) const {
     return run(facts, std::move(argv)).output;
   }
-  /// Runs the program as output_of() does. The status is not 0 if the program could not be run.
+  /// The status is not 0 if the program could not be run.
   Captured run(cluster::HostFacts& facts, std::vector<std::string> argv) const;
 
   const std::map<std::string, std::string>& environment() const { return environment_; }
-  /// Returns the path of the program. Empty if it is not installed.
+  /// Empty if the program is not installed.
   std::string find(const std::string& program) const;
 
  private:
@@ -39,10 +37,9 @@ class Programs {
   const std::map<std::string, std::string> environment_;
 };
 
-/// Gathers all facts about this host, and changes nothing on it. Omits facts that do not apply.
-/// Returns within `patience`. Lists the packages of the interpreter `python`. If `as_macos` is
-/// true, uses macOS's programs; tests replay the recorded output of these programs on other
-/// systems. `busy` receives the name of each program before the program runs.
+/// Gathers all facts about this host within `patience`, and changes nothing on it. Lists the
+/// packages of the interpreter `python`. If `as_macos` is true, uses macOS's programs; tests replay
+/// their recorded output on other systems. For `busy`, see Programs.
 cluster::HostFacts gather(const std::string& python, std::chrono::seconds patience, bool as_macos,
                           std::function<void(const std::string&)> busy);
 

@@ -41,13 +41,12 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// Returns the last component of a symbolic link's target.
 std::string target_of(const fs::path& link) {
   std::error_code ignored;
   return fs::read_symlink(link, ignored).filename().string();
 }
 
-/// Returns the folders in `path`, in alphabetical order.
+/// In alphabetical order.
 std::vector<fs::path> folders_in(const fs::path& path) {
   std::error_code ignored;
   std::set<fs::path> folders;
@@ -186,10 +185,8 @@ void gather_in_use(HostFacts& facts, const Programs& programs) {
                        "in a route");
 }
 
-/// Returns the name of the program that configures this host's interfaces; see
-/// HostFacts::network_manager. Checks for NetworkManager first, because NetworkManager removes
-/// addresses that it does not know. Checks for netplan before systemd-networkd, because netplan
-/// generates the configuration of systemd-networkd.
+/// See HostFacts::network_manager. NetworkManager comes first, because it removes addresses that it
+/// does not know; netplan generates the configuration of systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
     return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;
@@ -256,7 +253,7 @@ bool is_rank(const fs::path& process, const fs::path& network) {
   return false;
 }
 
-/// Returns the number of ranks on this host. Only root can count the ranks of other users.
+/// Only root can count the ranks of other users.
 int count_ranks() {
   std::error_code ignored;
   const fs::path network = fs::read_symlink("/proc/self/ns/net", ignored);

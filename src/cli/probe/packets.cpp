@@ -29,11 +29,7 @@ constexpr std::size_t kLongestHead = 400;
 constexpr auto kForEcho = 150ms;
 constexpr int kTries = 4;
 
-/// Returns the total size of an IPv4 or IPv6 header without options and a UDP header, in bytes.
-int header_bytes(const Address& to) { return (to.family() == AF_INET ? 20 : 40) + 8; }
-
-/// Disables fragmentation. Packets are sent whole or not at all, whatever path MTU the system
-/// assumes.
+/// Packets are sent whole or not at all, whatever path MTU the system assumes.
 void forbid_pieces([[maybe_unused]] const Socket& socket, [[maybe_unused]] int family) {
 #if defined(IP_MTU_DISCOVER) && defined(IP_PMTUDISC_PROBE)
   const int probe = IP_PMTUDISC_PROBE;
@@ -51,33 +47,29 @@ void forbid_pieces([[maybe_unused]] const Socket& socket, [[maybe_unused]] int f
 #endif
 }
 
-/// UDP port at which all hosts receive calls (discovery messages). The port is fixed, because hosts
-/// do not know each other's ports before the calls.
+/// The port is fixed, because hosts do not know each other's ports before the calls.
 constexpr std::uint16_t kCallPort = 29599;
 
 constexpr auto kBetweenLooksAtCalls = 50ms;
 constexpr const char* kAllHosts = "ff02::1";
-/// Number of times that a question (a "who" message) is sent, at intervals of kForAnswer.
+/// A question (a "who" message) is sent so often, at intervals of kForAnswer.
 constexpr int kQuestions = 3;
 constexpr auto kForAnswer = 120ms;
 constexpr std::size_t kMostQuestions = 4096;
 constexpr std::size_t kMostCalled = 4096;
 
-/// Time to wait for link-local addresses to become usable. An interface that has just come up
-/// cannot send from its address before the system has checked that the address is unique on the
-/// cable (RFC 4862, 5.4: a random delay of up to a second, then one more second).
+/// An interface that has just come up cannot send before the system has checked that its address is
+/// unique (RFC 4862, 5.4: a random delay of up to a second, then one more second).
 constexpr auto kForAddresses = 2500ms;
 constexpr auto kBetweenTries = 20ms;
 
-/// True for a port of a bridge. The bridge receives the packets that arrive at its ports, so calls
-/// are sent through the bridge and not through its ports.
+/// Calls are sent through the bridge, which receives the packets of its ports.
 bool is_port_of_bridge(const std::string& interface) {
   std::error_code ignored;
   return std::filesystem::exists("/sys/class/net/" + interface + "/brport", ignored);
 }
 
-/// Returns the interfaces that are up and have a link-local IPv6 address, even if the system is
-/// still checking that the address is unique.
+/// Interfaces that are up and have a link-local IPv6 address, even one that is still checked.
 std::set<std::string> calling_interfaces() {
   std::set<std::string> names;
   for (const transport::tcp::InterfaceAddress& interface : transport::tcp::list_interfaces())
@@ -96,9 +88,8 @@ std::optional<Address> all_on(const std::string& interface) {
   return Address::parse_numeric(fmt::format("{}%{}", kAllHosts, interface), kCallPort);
 }
 
-/// Returns a UDP socket bound to `port`, or to a free port if `port` is 0. Empty if the system
-/// provides no such socket. An IPv6 socket also receives IPv4, and reports the interface through
-/// which a packet came.
+/// Empty if the system provides no such socket. An IPv6 socket also receives IPv4, and reports the
+/// interface through which a packet came.
 Socket packet_socket(int family, std::uint16_t port) {
   Socket socket(::socket(family, SOCK_DGRAM, 0));
   if (!socket) return socket;
@@ -114,7 +105,7 @@ Socket packet_socket(int family, std::uint16_t port) {
   return socket;
 }
 
-/// Returns a pending packet. Does not block; the head is empty if no packet is pending.
+/// Does not block; the head is empty if no packet is pending.
 Packet receive(const Socket& socket) {
   Packet packet;
   std::vector<char> bytes(kMostBytes);
@@ -318,7 +309,8 @@ bool packet_arrives(const Secret& secret, const Address& to, const Address* sour
   const std::string nonce = make_nonce();
   const std::string size = std::to_string(bytes);
   std::string packet = fmt::format("{} {} {}\n", nonce, size, secret.prove("sends", {nonce, size}));
-  const auto payload = static_cast<std::size_t>(std::max(0, bytes - header_bytes(to)));
+  const int headers = (to.family() == AF_INET ? 20 : 40) + 8;
+  const auto payload = static_cast<std::size_t>(std::max(0, bytes - headers));
   if (packet.size() < payload) packet.resize(payload, '.');
   const std::string expected = fmt::format("{} {}", nonce, secret.prove("got", {nonce, size}));
   for (int tried = 0; tried < kTries; ++tried) {

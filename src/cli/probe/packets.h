@@ -19,12 +19,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/probe/secret.h"
+#include "cli/probe/protocol.h"
 #include "transport/tcp/socket.h"
 
 namespace mccl::cli::probe {
 
-using transport::tcp::Address;
 using transport::tcp::Socket;
 
 /// A packet that was received.
@@ -54,15 +53,14 @@ std::optional<Message> parse_message(const Secret& secret, std::string_view head
 /// Answers packets until it is destroyed. A test packet that proves knowledge of the key gets a
 /// smaller packet as its answer.
 ///
-/// Also sends calls through this host's interfaces, and receives other hosts' calls. A call starts
-/// a handshake of three messages, each with a proof that the sender knows the key:
+/// Also sends and receives calls. A call starts a handshake of three messages, each with a proof
+/// that the sender knows the key:
 ///   call NONCE NAME INTERFACE    sent by multicast; NONCE is new, NAME and INTERFACE the caller's
 ///   who NONCE NONCE-2            the receiver's challenge to the caller; NONCE-2 is new
 ///   here NONCE-2 NAME INTERFACE  the caller's response, through the interface of its call
-/// The receiver reports "heard" once a valid "here" has arrived. A replayed "call" is never
-/// reported as heard, because its sender cannot make the proof of "here". The receiver sends "who"
-/// to the caller's address first. If no "here" arrives, it repeats "who" by multicast, and finally
-/// reports the call as "unanswered".
+/// The receiver reports "heard" once a valid "here" has arrived, so never for a replayed "call". It
+/// sends "who" to the caller's address first. If no "here" arrives, it repeats "who" by multicast,
+/// and finally reports the call as "unanswered".
 class MulticastProbe {
  public:
   /// Receives each report, "heard" or "unanswered". Called on a thread of this object.
@@ -73,24 +71,24 @@ class MulticastProbe {
   MulticastProbe(const MulticastProbe&) = delete;
   MulticastProbe& operator=(const MulticastProbe&) = delete;
 
-  /// True if this host can receive calls: the system has provided a socket at kCallPort.
+  /// True if this host can receive calls.
   bool hears() const { return static_cast<bool>(socket_); }
   /// Port at which test packets are answered; 0 if the system provides no socket.
   std::uint16_t packet_port() const {
     return packets_ ? packets_.local().port() : std::uint16_t{0};
   }
-  /// Sends a call through every interface that is up and has a link-local address. Blocks for up to
-  /// 2.5 s, because the address of an interface that has just come up is not usable at once.
+  /// Sends a call through every interface that is up and has a link-local address. Blocks for 2.5
+  /// s, because the address of an interface that has just come up is not usable at once.
   void call(const std::string& name);
 
  private:
-  /// The interface through which this host sent or received a call, and the names in the call.
+  /// Where this host sent or received a call, and the names in the call.
   struct Place {
     unsigned interface = 0;  ///< Index of the local interface.
     std::string name;        ///< The caller's name.
     std::string from;        ///< The name of the caller's interface.
   };
-  /// A "who" message that has been sent, and whose answer, a "here" message, has not arrived.
+  /// A "who" message whose answer, a "here" message, has not arrived.
   struct Challenge {
     Place place;
     std::string text;
@@ -105,7 +103,6 @@ class MulticastProbe {
   void take_call(const Packet& packet, std::span<const std::string_view> words);
   void take_question(const Packet& packet, std::span<const std::string_view> words);
   void take_answer(const Packet& packet, std::span<const std::string_view> words);
-  /// Returns the call that this host sent with this nonce, if any.
   std::optional<Place> called(std::string_view nonce);
   void report(const char* what, const Place& place);
   void ask_again();
@@ -115,18 +112,16 @@ class MulticastProbe {
   Socket socket_;
   Socket packets_;
   std::mutex mutex_;
-  /// Calls sent by this host, keyed by the nonce of the call. Guarded by mutex_.
-  std::map<std::string, Place> called_;
-  /// Challenges without an answer, keyed by their own nonce (NONCE-2). Used by thread_ only.
+  std::map<std::string, Place> called_;  ///< This host's calls, by their nonce. Guarded by mutex_.
+  // Used by thread_ only: challenges by their own nonce (NONCE-2), and the nonce and interface of
+  // each valid call.
   std::map<std::string, Challenge> questions_;
-  /// Nonce and interface of each call whose proof was valid. Used by thread_ only.
   std::set<std::pair<std::string, unsigned>> heard_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
 
-/// True if a packet of `bytes` bytes, including the headers of IP and UDP, is answered. The packet
-/// is sent with fragmentation disabled.
+/// True if an unfragmented packet of `bytes` bytes, with the headers of IP and UDP, is answered.
 bool packet_arrives(const Secret& secret, const Address& to, const Address* source, int bytes);
 
 }  // namespace mccl::cli::probe

@@ -18,16 +18,13 @@ using nlohmann::json;
 
 inline constexpr int kMostRanks = 1 << 20;
 
-/// Reads values of a JSON object, and checks their types and ranges. Every function throws
-/// InvalidArgument for an invalid value; the message begins with `who`. The JSON object and `who`
-/// must outlive this object.
+/// Reads and checks values of a JSON object. Every function throws InvalidArgument for an invalid
+/// value; the message begins with `who`. The JSON object and `who` must outlive this object.
 class Fields {
  public:
   Fields(const json& object, std::string_view who) : object_(object), who_(who) {
     if (!object.is_object()) refuse("object");
   }
-  /// Throws if the JSON field "format" differs from `format`, or if the JSON field "version" is not
-  /// 1.
   void require_format(std::string_view format) const {
     if (text("format") != format || integer("version", 0, INT32_MAX) != 1) refuse("version");
   }

@@ -14,7 +14,7 @@
 namespace mccl::cli::sight {
 namespace {
 
-/// Smallest total delay for which a late rank is reported, in nanoseconds.
+/// Smallest total delay that is reported, in nanoseconds.
 constexpr double kLeastDelay = 1e6;
 
 /// A recorded call, and the record that contains it.
@@ -81,8 +81,7 @@ std::string ranks_text(const std::set<int>& ranks) {
   return fmt::format("Rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// True if two calls with the same sequence number are not the same collective. Compares sizes only
-/// for collectives in which all ranks must pass the same size.
+/// Compares sizes only for collectives in which all ranks must pass the same size.
 bool differ(const RecordedCall& a, const RecordedCall& b) {
   const bool same_size = a.call == "all_reduce" || a.call == "broadcast" || a.call == "reduce";
   return a.call != b.call || a.dtype != b.dtype || a.op != b.op || a.root != b.root ||
@@ -107,7 +106,7 @@ void find_differences(const Collectives& collectives, std::vector<std::string>& 
   }
 }
 
-/// The last collective of a rank in a group; null if the rank's record has none.
+/// Null if the rank's record has none.
 const RecordedCall* last_of(const FlightRecord& record, const std::string& group_id) {
   const RecordedCall* last = nullptr;
   for (const RecordedCall& call : record.calls) {
@@ -118,8 +117,7 @@ const RecordedCall* last_of(const FlightRecord& record, const std::string& group
   return last;
 }
 
-/// Describes `last`, the rank's last call in a group. `last` is null if the rank made no call
-/// there.
+/// `last` is null if the rank made no call in the group.
 std::string absence(const FlightRecord& record, const RecordedCall* last) {
   if (!last) return fmt::format("Rank {} made no call in that group.", record.rank);
   return fmt::format("The last call of rank {} in that group, number {}, was {}{}.", record.rank,
@@ -146,7 +144,6 @@ std::string unfinished(const MatchedCollective& collective) {
   return text + ".";
 }
 
-/// Reports collectives that some ranks began and others did not, or that did not end on all ranks.
 /// Reports only the first such collective of each group, because the later ones follow from it.
 void find_absences(const Collectives& collectives, const std::vector<FlightRecord>& records,
                    std::vector<std::string>& found) {
@@ -200,8 +197,7 @@ void find_absences(const Collectives& collectives, const std::vector<FlightRecor
   }
 }
 
-/// Reports the ranks that came last to collectives, and the total time by which each delayed the
-/// others.
+/// Reports the total time by which each rank delayed the others.
 void find_late_ranks(const Collectives& collectives, std::vector<std::string>& found) {
   struct Lateness {
     long long calls = 0;
@@ -250,8 +246,7 @@ struct ClockBounds {
   std::int64_t most = INT64_MAX;
 };
 
-/// Returns the bounds of the time that must be added to times of `host` to make them comparable
-/// with times of `reference`.
+/// Bounds of the time that must be added to times of `host` to compare them with `reference`.
 ClockBounds bounds_of(const Collectives& collectives, const std::string& reference,
                       const std::string& host) {
   ClockBounds bounds;

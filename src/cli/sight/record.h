@@ -28,8 +28,7 @@ struct RecordedCall {
   std::string site = {};  ///< The place in the program that made the call; empty if unknown.
   long long sequence = 0;
   long long bytes = 0;
-  /// `peer`, `root` and `waits_for` are ranks in the group, or -1 if the call has no such rank.
-  /// `peer` is the other rank of a message.
+  /// Ranks in the group, or -1. `peer` is the other rank of a message.
   int peer = -1;
   int root = -1;
   int waits_for = -1;
@@ -58,19 +57,19 @@ struct FlightRecord {
   std::vector<RecordedCall> calls;  ///< The rank's calls, the oldest first.
 };
 
-/// Parses a record. Leaves out calls of groups that the record does not list. Throws
-/// InvalidArgument if the text is not a valid record; the message begins with `origin`.
+/// Leaves out calls of groups that the record does not list. Throws InvalidArgument if the text is
+/// not a valid record; the message begins with `origin`.
 FlightRecord parse_record(std::string_view text, const std::string& origin);
 
-/// Throws InvalidArgument if the records are of several jobs, or if two are of the same rank.
+/// Refuses records of several jobs, and two of the same rank.
 void check_one_job(const std::vector<FlightRecord>& records);
 
 /// Corrects the times of each host, if necessary, so that no collective ends on one rank before
 /// another rank has begun it. Returns a sentence for each host whose times were corrected.
 std::vector<std::string> align(std::vector<FlightRecord>& records);
 
-/// Returns sentences about calls that differ between ranks, calls that some ranks did not make, and
-/// ranks that made calls late. align() must have corrected the times of `records`.
+/// Sentences about calls that differ between ranks, calls that some ranks did not make, and ranks
+/// that made calls late. align() must have corrected the times of `records`.
 std::vector<std::string> findings(const std::vector<FlightRecord>& records);
 
 /// The calls of all ranks in the format of Chrome's trace viewer, which Perfetto reads.

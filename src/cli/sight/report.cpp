@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -11,12 +10,9 @@
 #include "base/json_text.h"
 #include "cli/sight/fields.h"
 #include "cluster/text.h"
-#include "mccl/error.h"
 
 namespace mccl::cli::sight {
 namespace {
-
-using nlohmann::json;
 
 GroupReport read_group(const json& object, std::string_view who) {
   const Fields fields(object, who);
@@ -54,8 +50,7 @@ std::string process_text(const JobReport& job, const RankReport& rank) {
   return fmt::format("process {}{}", rank.pid, is_elsewhere ? " on " + rank.host : "");
 }
 
-/// Describes the state of a rank of the job in a group: "process 12 is in ...". Empty if the rank
-/// has sent no report.
+/// Text such as "process 12 is in ...". Empty if the rank has sent no report.
 std::string whereabouts(const JobReport& job, int rank, const std::string& group_id) {
   for (const RankReport& each : job.ranks) {
     if (each.rank != rank) continue;
@@ -126,7 +121,7 @@ std::string waits_text(const GroupReport& group, const PendingCall& call) {
   return fmt::format("{:.1f} s for rank {}", call.waited_s, fmt::join(ranks, ", "));
 }
 
-/// Adds a row for each pending call of the rank, or one row if the rank has no pending call.
+/// One row for each pending call, or one if there is none.
 void add_rows(cluster::TableRows& rows, const RankReport& rank) {
   const auto add = [&](std::string_view group, std::string_view call, const std::string& waits) {
     rows.push_back({std::to_string(rank.rank), rank.host,
@@ -144,8 +139,7 @@ void add_rows(cluster::TableRows& rows, const RankReport& rank) {
   if (!is_busy) add("", "in no call", "");
 }
 
-/// Adds a row for each rank that has sent no report. The rank's state is taken from the first
-/// report that lists peers.
+/// The state of a rank without a report is taken from the first report that lists peers.
 void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
   std::set<int> reported;
   for (const RankReport& rank : job.ranks) reported.insert(rank.rank);
@@ -162,10 +156,11 @@ void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
 }  // namespace
 
 RankReport parse_status(std::string_view text, std::string_view who) {
-  const json object = parse_json(text, who, "the status of a rank");
+  RankReport rank;
+  rank.raw = parse_json(text, who, "the status of a rank");
+  const json& object = rank.raw;
   const Fields fields(object, who);
   fields.require_format("mccl status");
-  RankReport rank;
   rank.job = fields.text("job");
   rank.host = fields.text("host");
   rank.size = static_cast<int>(fields.integer("size", 1, kMostRanks));

@@ -1,6 +1,7 @@
 // The reports of ranks to mccl status, and the health of a job, which is derived from the reports.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,16 +42,15 @@ struct RankReport {
   int pid = 0;
   long long calls = 0;
   long long errors = 0;
-  /// Why the rank did not answer, or makes no progress, as a clause after the rank's name; empty if
-  /// there is no such trouble.
+  /// Why the rank did not answer, or makes no progress, as a clause after the rank's name.
   std::string trouble = {};
   bool is_truncated = false;  ///< True if groups or peers were left out of a long report.
   std::vector<GroupReport> groups = {};
   std::vector<PeerReport> peers = {};
+  nlohmann::json raw = {};  ///< The status as the rank sent it, with `job` as above.
 };
 
-/// Parses the status that a rank sent. Throws InvalidArgument if the text is invalid; the message
-/// begins with `who`.
+/// Throws InvalidArgument if the text is invalid; the message begins with `who`.
 RankReport parse_status(std::string_view text, std::string_view who);
 
 enum class Health { healthy, stuck, failed };

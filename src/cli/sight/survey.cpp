@@ -1,66 +1,120 @@
 #include "cli/sight/survey.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
-#include <string>
-#include <string_view>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <tuple>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/json_text.h"
+#include "base/value_text.h"
 #include "cli/sight/fields.h"
-#include "mccl/error.h"
+#include "cluster/text.h"
 #include "node/local_socket.h"
 
 namespace mccl::cli::sight {
 namespace {
 
-/// Returns the answer for a rank that has sent no valid status. `pid` is 0 if it is unknown.
-RankAnswer unanswered(const std::string& job, int rank, int pid, std::string_view trouble) {
-  json raw = {{"job", job}, {"rank", rank}, {"error", trouble}};
-  if (pid != 0) raw["pid"] = pid;
+using node::LocalConnection;
+
+/// The status thread of a rank needs at most half a second, unless its process is stopped.
+constexpr std::chrono::seconds kPatience{2};
+constexpr std::size_t kLargestAnswer = std::size_t{64} << 20;
+
+/// Returns everything that the rank sends until it closes the connection.
+std::string read_answer(const LocalConnection& connection, const std::string& who) {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  std::string answer;
+  for (char bytes[1 << 16];;) {
+    pollfd ready = {connection.descriptor(), POLLIN, 0};
+    if (::poll(&ready, 1, milliseconds_until(deadline)) == 0) {
+      throw Error(fmt::format("{} has not answered for {} s: its process is stopped or overloaded",
+                              who, kPatience.count()));
+    }
+    const ssize_t n = ::recv(connection.descriptor(), bytes, sizeof bytes, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return answer;
+    answer.append(bytes, static_cast<std::size_t>(n));
+    if (answer.size() > kLargestAnswer)
+      throw Error(fmt::format("{} answered with more than {} bytes", who, kLargestAnswer));
+  }
+}
+
+std::string text_of(const RankSocket& rank) {
+  return fmt::format("rank {} (process {})", rank.rank, rank.pid);
+}
+
+/// Ordered by process and rank. Removes sockets whose process no longer exists.
+std::vector<RankSocket> find_ranks() {
+  std::vector<RankSocket> found;
+  const std::string folder = node::make_status_folder();
+  std::error_code error;
+  for (std::filesystem::directory_iterator each(folder, error), end; !error && each != end;
+       each.increment(error)) {
+    auto socket = parse_socket_name(folder, each->path().filename().string());
+    if (!socket) continue;
+    if (::kill(socket->pid, 0) == 0 || errno != ESRCH) {
+      found.push_back(*std::move(socket));
+    } else {
+      ::unlink(socket->path.c_str());
+    }
+  }
+  std::ranges::sort(found, [](const RankSocket& a, const RankSocket& b) {
+    return std::tie(a.pid, a.rank) < std::tie(b.pid, b.rank);
+  });
+  return found;
+}
+
+/// `pid` is 0 if it is unknown.
+RankReport unanswered(const std::string& job, int rank, int pid, std::string_view trouble) {
   RankReport report;
   report.job = job;
   report.rank = rank;
   report.pid = pid;
   report.trouble = trouble;
-  return {std::move(report), std::move(raw)};
+  report.raw = {{"job", job}, {"rank", rank}, {"error", trouble}};
+  if (pid != 0) report.raw["pid"] = pid;
+  return report;
 }
 
-/// Asks the rank for its status. Returns nothing if the rank has ended. The rank's job is taken
-/// from the name of the rank's socket, so that a rank that does not answer has the same job as the
-/// other ranks.
-std::optional<RankAnswer> ask_rank(const RankSocket& socket) {
+/// Returns nothing if the rank has ended. The job is taken from the name of the socket, so that a
+/// rank that does not answer has the same job as the others.
+std::vector<RankReport> ask_rank(const RankSocket& socket) {
   const std::string who = text_of(socket);
   try {
-    const std::string text = ask(socket, node::kRequestStatus);
-    RankAnswer answer = {parse_status(text, who), json::parse(text)};
-    answer.report.job = answer.raw["job"] = socket.job;
-    return answer;
+    RankReport report = parse_status(ask(socket, node::kRequestStatus), who);
+    report.raw["job"] = report.job = socket.job;
+    return {std::move(report)};
   } catch (const RankGone&) {
-    return std::nullopt;
+    return {};
   } catch (const Error& error) {
     std::string_view trouble = error.what();
     if (trouble.starts_with(who + " ")) trouble.remove_prefix(who.size() + 1);
-    return unanswered(socket.job, socket.rank, socket.pid, trouble);
+    return {unanswered(socket.job, socket.rank, socket.pid, trouble)};
   }
 }
 
-/// Calls `ask_one` for each element, each time on a new thread, because waiting for a rank that
-/// does not answer takes seconds.
-template <typename Result, typename Element, typename Ask>
-std::vector<Result> ask_all(const std::vector<Element>& elements, const Ask& ask_one) {
-  std::vector<std::future<Result>> asked;
-  asked.reserve(elements.size());
+/// Asks on threads, because waiting for a rank that does not answer takes seconds.
+template <typename Element>
+void ask_all(const std::vector<Element>& elements,
+             std::vector<RankReport> (*ask_one)(const Element&), std::vector<RankReport>& answers) {
+  std::vector<std::future<std::vector<RankReport>>> asked;
   for (const Element& element : elements)
     asked.push_back(std::async(std::launch::async, ask_one, std::cref(element)));
-  std::vector<Result> answers;
-  answers.reserve(asked.size());
-  for (auto& each : asked) answers.push_back(each.get());
-  return answers;
+  for (auto& each : asked) std::ranges::move(each.get(), std::back_inserter(answers));
 }
 
 /// A job that has ranks on other hosts.
@@ -71,10 +125,9 @@ struct SpreadJob {
 };
 
 std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
-                                   const std::vector<RankAnswer>& answers) {
+                                   const std::vector<RankReport>& answers) {
   std::map<std::string, SpreadJob> jobs;
-  for (const RankAnswer& each : answers) {
-    const RankReport& report = each.report;
+  for (const RankReport& report : answers) {
     SpreadJob& job = jobs[report.job];
     job.known.push_back(report.rank);
     if (!report.trouble.empty()) continue;
@@ -95,15 +148,15 @@ std::vector<SpreadJob> spread_jobs(const std::vector<RankSocket>& sockets,
   return spread;
 }
 
-/// Parses the status of a rank on another host. `text` is empty if the rank did not answer.
-RankAnswer read_other(int rank, const std::string& text) {
+/// `text` is empty if the rank did not answer.
+RankReport read_other(int rank, const std::string& text) {
   std::string trouble =
       "does not answer: its process is stopped or overloaded, or the network is slow";
   try {
     if (!text.empty()) {
-      RankAnswer answer = {parse_status(text, "its status"), json::parse(text)};
-      if (answer.report.rank == rank) return answer;
-      trouble = fmt::format("reports that it is rank {}", answer.report.rank);
+      RankReport report = parse_status(text, "its status");
+      if (report.rank == rank) return report;
+      trouble = fmt::format("reports that it is rank {}", report.rank);
     }
   } catch (const InvalidArgument& error) {
     trouble = fmt::format("sent a status that cannot be read: {}", error.what());
@@ -111,14 +164,13 @@ RankAnswer read_other(int rank, const std::string& text) {
   return unanswered("", rank, 0, trouble);
 }
 
-/// Asks a rank on this host for the statuses of the other ranks of its job. If the query fails,
-/// each of those ranks gets the reason as its `trouble`.
-std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
+/// If the query fails, each of the other ranks gets the reason as its `trouble`.
+std::vector<RankReport> ask_for_others(const SpreadJob& job) {
   const RankSocket& contact = job.contact;
-  std::vector<RankAnswer> others;
+  std::vector<RankReport> others;
   try {
     others = read_others(ask(contact, node::kRequestOthers), text_of(contact), job.known);
-    for (RankAnswer& each : others) each.report.job = each.raw["job"] = contact.job;
+    for (RankReport& each : others) each.raw["job"] = each.job = contact.job;
   } catch (const RankGone&) {
     // The rank that was asked has ended, so its job is ending. The job's ranks on other hosts are
     // not shown.
@@ -134,7 +186,62 @@ std::vector<RankAnswer> ask_for_others(const SpreadJob& job) {
 
 }  // namespace
 
-std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
+std::optional<RankSocket> parse_socket_name(const std::string& folder, std::string_view name) {
+  const auto parts = cluster::split(name, '-');
+  if (parts.size() != 3 || parts[2].size() != 8 ||
+      parts[2].find_first_not_of("0123456789abcdef") != name.npos)
+    return {};
+  const auto pid = parse_integer(parts[0]);
+  const auto rank = parse_integer(parts[1]);
+  if (!pid || *pid < 1 || *pid > INT_MAX || !rank || *rank < 0 || *rank > INT_MAX) return {};
+  return RankSocket{static_cast<pid_t>(*pid), static_cast<int>(*rank), std::string(parts[2]),
+                    fmt::format("{}/{}", folder, name)};
+}
+
+std::vector<RankSocket> ranks_of(pid_t pid) {
+  std::vector<RankSocket> ranks = find_ranks();
+  std::erase_if(ranks, [pid](const RankSocket& rank) { return rank.pid != pid; });
+  if (!ranks.empty()) return ranks;
+  errno = 0;
+  if (::kill(pid, 0) != 0 && errno == EPERM)
+    throw InvalidArgument(
+        fmt::format("process {} belongs to another user; run mccl as that user", pid));
+  if (errno == ESRCH)
+    throw InvalidArgument(fmt::format("there is no process {} on this host", pid));
+  throw InvalidArgument(fmt::format(
+      "process {} has no socket in {}: it is in no job of several ranks, or its ranks are not "
+      "connected yet",
+      pid, node::status_folder()));
+}
+
+std::string ask(const RankSocket& rank, std::string_view request) {
+  const std::string who = text_of(rank);
+  const auto [connection, busy] = LocalConnection::dial(rank.path);
+  if (busy)
+    throw Error(fmt::format("too many processes wait for an answer from {}; try again later", who));
+  if (!connection) throw RankGone(fmt::format("{} no longer listens at {}", who, rank.path));
+  if (!connection.same_user())
+    throw Error(fmt::format("the socket {} belongs to another user", rank.path));
+  std::string answer;
+  try {
+    static_cast<void>(connection.send(std::as_bytes(std::span(request)), {}));
+    answer = read_answer(connection, who);
+  } catch (const PeerError&) {
+    // The rank has just ended. Its answer is empty or incomplete, which is checked below.
+  }
+  if (answer.empty())
+    throw RankGone(fmt::format("{} closed the connection, because it has just ended", who));
+  const auto json = nlohmann::json::parse(answer, nullptr, false);
+  if (!json.is_object())
+    throw Error(fmt::format("the answer of {} is incomplete; run the command again", who));
+  if (const auto error = json.find("error"); error != json.end() && error->is_string()) {
+    throw Error(fmt::format("{}: {}; run the mccl program of the job's own installation", who,
+                            error->get<std::string>()));
+  }
+  return answer;
+}
+
+std::vector<RankReport> read_others(std::string_view text, std::string_view who,
                                     std::span<const int> known) {
   const json object = parse_json(text, who, "the statuses of other ranks");
   const Fields fields(object, who);
@@ -142,7 +249,7 @@ std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
   if (object.contains("trouble"))
     throw InvalidArgument(
         fmt::format("{} cannot query the other ranks: {}", who, fields.text("trouble")));
-  std::vector<RankAnswer> others;
+  std::vector<RankReport> others;
   for (json each : fields.list("ranks")) {
     const Fields other(each, who);
     const int rank = static_cast<int>(other.integer("rank", 0, kMostRanks));
@@ -154,7 +261,7 @@ std::vector<RankAnswer> read_others(std::string_view text, std::string_view who,
   return others;
 }
 
-std::vector<RankAnswer> survey(std::optional<int> pid) {
+std::vector<RankReport> survey(std::optional<int> pid) {
   std::vector<RankSocket> sockets = find_ranks();
   if (pid) {
     std::vector<std::string> jobs;
@@ -163,12 +270,9 @@ std::vector<RankAnswer> survey(std::optional<int> pid) {
       return std::ranges::find(jobs, each.job) == jobs.end();
     });
   }
-  std::vector<RankAnswer> answers;
-  for (auto& each : ask_all<std::optional<RankAnswer>>(sockets, ask_rank))
-    if (each) answers.push_back(*std::move(each));
-  const std::vector<SpreadJob> spread = spread_jobs(sockets, answers);
-  for (auto& others : ask_all<std::vector<RankAnswer>>(spread, ask_for_others))
-    std::ranges::move(others, std::back_inserter(answers));
+  std::vector<RankReport> answers;
+  ask_all(sockets, ask_rank, answers);
+  ask_all(spread_jobs(sockets, answers), ask_for_others, answers);
   return answers;
 }
 

@@ -1,12 +1,10 @@
 // Tests the one-line messages about errors in the arguments.
-#include "cli/flags.h"
+#include "cli/command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
-
-#include "cli/flags.h"
 
 namespace mccl::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/flags.h"
+#include "cli/command.h"
 
 #include <utility>
 
@@ -15,7 +15,6 @@ std::string nearest_flag(std::string_view name, const CLI::App& command) {
       nearest_of(name, std::vector<std::string_view>(flags.begin(), flags.end())).value_or(""));
 }
 
-/// Returns a message about the first unknown flag; empty if all flags are known.
 std::string unknown_flag(const CLI::App& command, Words words,
                          std::span<const OtherName> other_names) {
   const std::vector<std::string> unknown = command.remaining();
@@ -36,8 +35,8 @@ std::string unknown_flag(const CLI::App& command, Words words,
   return {};
 }
 
-/// CLI11's messages begin with the first long name of an option, even if the user typed a short
-/// name such as -n. Replaces the long name with the short name if the user typed that.
+/// CLI11's messages begin with the first long name of an option. Uses the short name if the user
+/// typed that.
 std::string named_as_typed(std::string message, const CLI::App& command, Words words) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -82,6 +81,32 @@ std::string not_empty(const std::string& text) {
   return text.empty()
              ? "the value is empty; is a shell variable unset? Omit the flag to use its default"
              : "";
+}
+
+void add_host_flags(CLI::App& app, WhichHosts& which, const std::string& patience) {
+  CLI::Option* hosts = add_value(app, "--hosts LIST", which.hosts,
+                                 "Machines: [user@]name[:port], separated by commas; default\n"
+                                 "127.0.0.1 (this machine)",
+                                 not_empty);
+  add_value(app, "--hostfile FILE", which.hostfile, "JSON file of machines", not_empty)
+      ->excludes(hosts);
+  add_value(app, "--user NAME", which.user, "User to log in as, for hosts without a user",
+            not_empty);
+  add_value(app, "--ssh-arg ARG", which.ssh_arguments,
+            "One more argument for ssh; may be repeated");
+  add_value(app, "--patience S", which.patience,
+            fmt::format("Seconds that {}; default {}", patience, which.patience),
+            integer_between(1, 3600));
+}
+
+launch::Hostfile hosts_of(const WhichHosts& which, std::vector<Host> usual) {
+  launch::Hostfile file;
+  file.hosts = std::move(usual);
+  if (!which.hostfile.empty()) file = launch::read_hostfile(which.hostfile);
+  if (!which.hosts.empty()) file.hosts = parse_hosts("--hosts", which.hosts);
+  for (Host& host : file.hosts)
+    if (!which.user.empty() && host.user.empty() && !is_here(host)) host.user = which.user;
+  return file;
 }
 
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, Words words,

@@ -1,4 +1,4 @@
-#include "cli/commands.h"
+#include "cli/run_program.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +18,6 @@
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "cli/command.h"
-#include "cli/flags.h"
 #include "cluster/finding.h"
 #include "mccl/error.h"
 
@@ -26,17 +25,17 @@ namespace mccl::cli {
 namespace {
 
 /// All commands, in the order in which the help lists them.
-constexpr AddCommand kCommands[] = {launch::add,        config::add,     doctor::add, bench::add,
-                                    plan::add,          status::add,     top::add,    dump::add,
-                                    trace::add,         completion::add, probe::add,  forward::add,
-                                    completion::add_man};
+constexpr Command (*kCommands[])(CLI::App& program) = {
+    launch::add, config::add,  doctor::add,        bench::add, plan::add,
+    status::add, top::add,     dump::add,          trace::add, completion::add,
+    probe::add,  forward::add, completion::add_man};
 
 int complain(std::string_view who, std::string_view what, int status) {
   fmt::print(stderr, "{}: {}\n", who, what);
   return status;
 }
 
-/// Returns the command that the first argument names; null if it names none.
+/// Null if the first argument names no command.
 const Command* command_of(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2) return nullptr;
   const auto found = std::ranges::find_if(
@@ -44,8 +43,7 @@ const Command* command_of(int argc, char** argv, const std::vector<Command>& com
   return found == commands.end() ? nullptr : &*found;
 }
 
-/// Replaces `mccl help`, `mccl help launch` and `mccl version`, which users know from other
-/// programs, with the equivalent flags.
+/// Replaces `mccl help`, `mccl help launch` and `mccl version` with the equivalent flags.
 std::vector<char*> words_of(int argc, char** argv) {
   static char help[] = "--help";
   static char version[] = "--version";
@@ -67,8 +65,7 @@ bool is_to_print_json(int argc, char** argv, const Command* command) {
   return json != nullptr && json->get_items_expected_max() == 0;
 }
 
-/// Returns an error message if the first argument is neither a flag nor a subcommand; else returns
-/// an empty text. CLI11's own message would not suggest the nearest command.
+/// Empty if the first argument is a flag or a subcommand. CLI11's message suggests no command.
 std::string unknown_command(int argc, char** argv, const std::vector<Command>& commands) {
   if (argc < 2 || std::string_view(argv[1]).starts_with('-')) return {};
   if (command_of(argc, argv, commands) != nullptr) return {};
@@ -91,7 +88,6 @@ int take_program(int argc, char** argv, const Command* command) {
   return static_cast<int>(2 + flags - (dashes ? 1 : 0));
 }
 
-/// Parses the arguments and runs the command, or prints the program's help if there is no command.
 /// Returns the exit status. If `json` is true, prints an error also as {"error": …}, for the
 /// calling script.
 int parse_and_run(CLI::App& program, const Command* command, int argc, char** argv, bool json) {
@@ -119,9 +115,8 @@ int parse_and_run(CLI::App& program, const Command* command, int argc, char** ar
   return kGood;
 }
 
-/// Opens /dev/null for each standard stream that is closed. Otherwise a file that the program opens
-/// could get the descriptor of such a stream, and output would be written into the file. /dev/null
-/// is opened for the wrong direction, so that reads and writes still fail.
+/// Opens /dev/null for each closed standard stream, whose descriptor a file of the program could
+/// get otherwise. The direction is wrong, so that reads and writes still fail.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) {
@@ -148,7 +143,7 @@ int run(int argc, char** argv) {
   program.require_subcommand(0, 1);
   program.footer("\"mccl COMMAND --help\" explains a command, with examples.");
   std::vector<Command> commands;
-  for (const AddCommand add : kCommands) commands.push_back(add(program));
+  for (const auto add : kCommands) commands.push_back(add(program));
 
   const std::string unknown = unknown_command(argc, argv, commands);
   if (!unknown.empty()) return complain("mccl", unknown, kBadArguments);

@@ -1,11 +1,8 @@
-#include "cli/probe/requests.h"
+#include "cli/probe/protocol.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <utility>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -14,16 +11,10 @@ namespace mccl::cli::probe {
 namespace {
 
 using nlohmann::json;
-using Kind = ProbeRequest::Kind;
 
 constexpr double kLongest = 10;
 constexpr int kMostPatience = 3600;
 constexpr std::size_t kShortestKey = 16;
-
-constexpr std::pair<std::string_view, Kind> kKinds[] = {
-    {"tell", Kind::tell}, {"listen", Kind::listen}, {"call", Kind::call},
-    {"dial", Kind::dial}, {"packet", Kind::packet}, {"time", Kind::time},
-};
 
 [[noreturn]] void refuse(const char* key, const char* expected) {
   throw InvalidArgument(
@@ -62,36 +53,24 @@ Target target_of(const json& request) {
 
 ProbeRequest parse_request(const json& json) {
   if (!json.is_object()) throw InvalidArgument("a request to mccl probe is not a JSON object");
-  const std::string name = text_in(json, "do");
-  const auto* const found =
-      std::ranges::find(kKinds, name, &std::pair<std::string_view, Kind>::first);
-  if (found == std::end(kKinds))
-    throw InvalidArgument(fmt::format("mccl probe does not know the request {}", in_quotes(name)));
   ProbeRequest request;
-  request.kind = found->second;
-  switch (request.kind) {
-    case Kind::tell:
-      request.python = text_in(json, "python");
-      request.patience =
-          std::chrono::seconds(static_cast<int>(number_in(json, "patience", 1, kMostPatience)));
-      return request;
-    case Kind::listen:
-      request.key = text_in(json, "key");
-      if (request.key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
-      return request;
-    case Kind::call:
-      request.name = number_in(json, "name", 0, 1e9);
-      return request;
-    case Kind::packet:
-      request.bytes = static_cast<int>(number_in(json, "bytes", 0, 65535));
-      break;
-    case Kind::time:
-      request.seconds = number_in(json, "seconds", 0, kLongest);
-      break;
-    case Kind::dial:
-      break;
+  const std::string& kind = request.kind = text_in(json, "do");
+  if (kind == "tell") {
+    request.python = text_in(json, "python");
+    request.patience =
+        std::chrono::seconds(static_cast<int>(number_in(json, "patience", 1, kMostPatience)));
+  } else if (kind == "listen") {
+    request.key = text_in(json, "key");
+    if (request.key.size() < kShortestKey) refuse("key", "text of at least 16 characters");
+  } else if (kind == "call") {
+    request.name = number_in(json, "name", 0, 1e9);
+  } else if (kind == "dial" || kind == "packet" || kind == "time") {
+    if (kind == "packet") request.bytes = static_cast<int>(number_in(json, "bytes", 0, 65535));
+    if (kind == "time") request.seconds = number_in(json, "seconds", 0, kLongest);
+    request.target = target_of(json);
+  } else {
+    throw InvalidArgument(fmt::format("mccl probe does not know the request {}", in_quotes(kind)));
   }
-  request.target = target_of(json);
   return request;
 }
 
