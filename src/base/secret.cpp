@@ -67,11 +67,11 @@ void overwrite(std::span<char> text) {
 void leave_out_of_dumps([[maybe_unused]] const void* begin,
                         [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef MADV_DONTDUMP
-  const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  const std::uintptr_t first = address / page_bytes() * page_bytes();
+  const auto* const data = static_cast<const std::byte*>(begin);
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % page_bytes();
   // The system refuses this only if it was built without core dumps. Where pages are missing, it
   // reports an error after it has done its work for the others.
-  (void)::madvise(reinterpret_cast<void*>(first), address + bytes - first, MADV_DONTDUMP);
+  (void)::madvise(const_cast<std::byte*>(data - before), before + bytes, MADV_DONTDUMP);
 #endif
 }
 

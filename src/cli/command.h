@@ -106,6 +106,7 @@ std::string not_empty(const std::string& text);
 template <typename Kind>
 Kind kind_of(std::string_view flag, std::string_view text, int count) {
   std::vector<std::string_view> names;
+  names.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) names.push_back(name_of(static_cast<Kind>(i)));
   const auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<Kind>(found - names.begin());

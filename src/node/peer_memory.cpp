@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -23,8 +24,9 @@ int PeerMemory::read([[maybe_unused]] std::uint64_t address,
   if (!*this) return ENOSYS;
   std::uint64_t token = 0;
   const std::array<iovec, 2> local = {{{to.data(), to.size()}, {&token, sizeof token}}};
-  const std::array<iovec, 2> remote = {{{reinterpret_cast<void*>(address), to.size()},
-                                        {reinterpret_cast<void*>(token_address_), sizeof token}}};
+  const std::array<iovec, 2> remote = {
+      {{std::bit_cast<void*>(static_cast<std::uintptr_t>(address)), to.size()},
+       {std::bit_cast<void*>(static_cast<std::uintptr_t>(token_address_)), sizeof token}}};
   // One call reads both from the same program, even if the process calls execve() meanwhile.
   ssize_t n = 0;
   do {
