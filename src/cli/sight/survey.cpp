@@ -112,6 +112,7 @@ template <typename Element>
 void ask_all(const std::vector<Element>& elements,
              std::vector<RankReport> (*ask_one)(const Element&), std::vector<RankReport>& answers) {
   std::vector<std::future<std::vector<RankReport>>> asked;
+  asked.reserve(elements.size());
   for (const Element& element : elements)
     asked.push_back(std::async(std::launch::async, ask_one, std::cref(element)));
   for (auto& each : asked) std::ranges::move(each.get(), std::back_inserter(answers));

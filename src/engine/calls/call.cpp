@@ -32,7 +32,7 @@ std::string describe(const Call& call) { return describe(call, call.sequence); }
 
 std::string describe(const Call& call, std::uint64_t sequence) {
   const std::string_view name = name_of(call.collective);
-  const std::string numbered =
+  std::string numbered =
       fmt::format("{} #{}{}", name, sequence, call.enqueued ? " on GPU memory" : "");
   switch (call.collective) {
     case Collective::send:
