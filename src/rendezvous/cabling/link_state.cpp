@@ -33,6 +33,7 @@ std::vector<Cable> without_shared_ends(const std::vector<Cable>& pair) {
     if (ends.insert(cable.at_a).second) take(cable.at_a);
   }
   std::vector<Cable> kept;
+  kept.reserve(chosen.size());
   for (auto& [at_b, cable] : chosen) kept.push_back(std::move(cable));
   return kept;
 }
