@@ -1,12 +1,29 @@
 #include <gmock/gmock.h>
 #include <netinet/tcp.h>
 
+#include <array>
+
 #include "transport/tcp/socket.h"
+#include "transport/tcp_pair.h"
 
 namespace mccl::transport::tcp {
 namespace {
 
 using std::chrono::milliseconds;
+
+/// A link whose first connection is reset immediately dials this address.
+TEST(Socket, KnowsItsPeerAfterTheConnectionWasReset) {
+  auto [near, far] = connected_sockets("127.0.0.1");
+  const Address expected = near.local();
+  const linger reset = {.l_onoff = 1, .l_linger = 0};
+  ASSERT_EQ(::setsockopt(near.descriptor(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  near.close();
+  pollfd waiting = {far.descriptor(), POLLIN, 0};
+  ASSERT_GT(::poll(&waiting, 1, 20'000), 0);
+  std::array<std::byte, 1> byte;
+  EXPECT_EQ(far.receive(byte).error, ECONNRESET);
+  EXPECT_EQ(far.remote(), expected);
+}
 
 TEST(Shortage, BacksOffUntilAWriteSucceeds) {
   const Clock::time_point now = Clock::now();

@@ -123,6 +123,7 @@ Accepted Listener::accept() {
       const auto from = Address::from(reinterpret_cast<const sockaddr*>(&raw), length);
       if (!from) continue;
       accepted.from = *from;
+      (void)accepted.socket.remote();  // A link needs it even if the connection is reset soon.
       make_non_blocking(accepted.socket);
       tune_stream(accepted.socket);
       return accepted;

@@ -81,7 +81,11 @@ Socket Socket::stream(int family) {
 
 Address Socket::local() const { return address_by(::getsockname, descriptor()); }
 
-Address Socket::remote() const { return address_by(::getpeername, descriptor()); }
+Address Socket::remote() const {
+  const Address address = address_by(::getpeername, descriptor());
+  if (address.size() != 0) remote_ = address;
+  return remote_;
+}
 
 TransferResult Socket::send(std::span<const std::byte> bytes) const {
   if (secure_) return secure_->send(bytes);

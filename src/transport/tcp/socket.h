@@ -38,6 +38,7 @@ class Socket {
   Socket& operator=(Socket&& other) noexcept {
     secure_ = std::move(other.secure_);
     descriptor_ = std::move(other.descriptor_);
+    remote_ = other.remote_;
     return *this;
   }
   ~Socket() = default;
@@ -57,7 +58,8 @@ class Socket {
   /// The encrypted stream; null if bytes are sent unencrypted.
   SecureStream* secure() const { return secure_.get(); }
 
-  /// Addresses of the two ends; an empty Address if the socket has none.
+  /// Addresses of the two ends; an empty Address if the socket has none. remote() returns its last
+  /// result if the system no longer has the address, because the connection was reset.
   Address local() const;
   Address remote() const;
 
@@ -87,6 +89,7 @@ class Socket {
   std::size_t unsent() const;
 
  private:
+  mutable Address remote_;
   Descriptor descriptor_;
   std::unique_ptr<SecureStream> secure_;  ///< Uses descriptor_, so it is destroyed first.
 };
