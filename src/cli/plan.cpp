@@ -115,7 +115,7 @@ std::vector<Question> questions_of(const PlanFlags& flags) {
   return questions;
 }
 
-/// By default, all ranks share one node, like those of mccl bench.
+/// All ranks share one node by default, like those of mccl bench.
 int ranks_per_node(const PlanFlags& flags) {
   if (!flags.links.empty()) return 1;
   if (flags.ranks_per_node) return std::min(*flags.ranks_per_node, flags.ranks);

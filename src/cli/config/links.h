@@ -41,7 +41,7 @@ Discovered discover(const ConfigFlags& flags, hosts::Inquiry& inquiry,
                     std::span<const cluster::HostFacts> facts,
                     std::vector<cluster::Finding>& findings);
 
-/// For each host, an address at which a cable may be but was not found; empty if there is none.
+/// An address of each host at which a cable may be but was not found; empty if there is none.
 std::vector<std::string> side_addresses(std::span<const cluster::HostFacts> facts,
                                         const cluster::Connectivity& joined);
 

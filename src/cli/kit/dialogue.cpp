@@ -33,7 +33,7 @@ std::size_t character_length(unsigned char c) {
   return 0;
 }
 
-/// For a program that has closed its output but has not ended.
+/// Applies to a program that has closed its output but has not ended.
 constexpr auto kBetweenChecks = 20ms;
 
 /// A program that the destructor kills if it still runs.

@@ -129,7 +129,7 @@ const rlimit& files_limit_of_children() {
   return first;
 }
 
-/// As a shell does for a program that it starts.
+/// A shell does the same for a program that it starts.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;

@@ -42,8 +42,9 @@ bool is_whole_table(const std::vector<Host>& hosts);
 
 /// Checks the hosts' "rdma" tables. A mesh has a device for every pair of hosts; a ring has a
 /// device for each pair of neighbours. jaccl needs a mesh, and jaccl-ring needs at least a ring.
-/// For other backends, only a complete table must contain a ring. Throws InvalidArgument if the
-/// tables do not suffice, or name a device from a host to itself; the message begins with `where`.
+/// A table for another backend must contain a ring only if it is complete. Throws InvalidArgument
+/// if the tables do not suffice, or name a device from a host to itself; the message begins with
+/// `where`.
 void check_rdma(std::string_view where, const std::vector<Host>& hosts, Backend backend);
 
 /// Returns the hosts of SLURM_JOB_NODELIST, with the slots that SLURM_TASKS_PER_NODE gives. Throws
