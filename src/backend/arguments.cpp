@@ -29,7 +29,8 @@ void check_memory(Collective call, const char* argument, const ConstBuffer& buff
     throw InvalidArgument(
         fmt::format("{}: {} is null but has {} elements", name_of(call), argument, buffer.count));
   }
-  if (buffer.count > std::numeric_limits<std::ptrdiff_t>::max() / size_of(buffer.dtype)) {
+  std::ptrdiff_t bytes = 0;
+  if (__builtin_mul_overflow(buffer.count, size_of(buffer.dtype), &bytes)) {
     throw InvalidArgument(fmt::format("{}: {} of {} {} elements exceeds the address space",
                                       name_of(call), argument, buffer.count,
                                       name_of(buffer.dtype)));

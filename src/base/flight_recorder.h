@@ -91,6 +91,7 @@ class FlightRecorder {
   /// Always inlined, so that the entry stays in registers.
   [[gnu::always_inline]] std::uint64_t write(const FlightEntry& entry,
                                              std::uint64_t number = kNone) noexcept {
+    const Words words = packed(entry);
     const std::uint64_t next = next_.load(std::memory_order_relaxed);
     if (number == kNone || number + kCalls <= next) {
       number = next;
@@ -101,7 +102,9 @@ class FlightRecorder {
     const std::uint64_t after = next_version(before, number);
     slot.version.store(after - 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
-    pack(entry, slot);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      slot.words[i].store(words[i], std::memory_order_relaxed);
+    }
     slot.version.store(after, std::memory_order_release);
     // The ring is larger than the core's first-level cache. Without the prefetch, the next write()
     // would wait until its slot is in the cache.
@@ -146,22 +149,18 @@ class FlightRecorder {
   };
   static_assert(sizeof(Slot) == 64);
 
-  /// Packs the fields into the slot's words with shifts. Each word goes directly from registers to
-  /// the slot, which is twice as fast as storing fields or words elsewhere first.
-  static void pack(const FlightEntry& entry, Slot& slot) {
+  /// Packs the fields with shifts, so that the words stay in registers until they are stored.
+  [[gnu::always_inline]] static Words packed(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
-    const auto put = [&](std::size_t index, std::uint64_t word) {
-      slot.words[index].store(word, std::memory_order_relaxed);
-    };
-    put(0, at(entry.sequence, 0) | at(entry.site, kSiteBit));
-    put(1, entry.bytes);
-    put(2, at(entry.submitted, 0));
-    put(3, at(entry.started, 0));
-    put(4, at(entry.ended, 0));
-    put(5, at(entry.group, 0) | at(entry.algorithm, 32) | at(entry.collective, 40) |
-               at(entry.kind, 44) | at(entry.dtype, 48) | at(entry.state, 56) |
-               at(entry.in_cycles, 60));
-    put(6, at(static_cast<std::uint32_t>(entry.peer), 0) | at(entry.waits_for, 32));
+    return {at(entry.sequence, 0) | at(entry.site, kSiteBit),
+            entry.bytes,
+            at(entry.submitted, 0),
+            at(entry.started, 0),
+            at(entry.ended, 0),
+            at(entry.group, 0) | at(entry.algorithm, 32) | at(entry.collective, 40) |
+                at(entry.kind, 44) | at(entry.dtype, 48) | at(entry.state, 56) |
+                at(entry.in_cycles, 60),
+            at(static_cast<std::uint32_t>(entry.peer), 0) | at(entry.waits_for, 32)};
   }
 
   const FlightOrigin origin_;

@@ -262,6 +262,7 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   void lose(WorldRank peer, const std::string& reason, transport::Loss loss);
   void fail_all(const std::exception& error) noexcept;
   bool has_calls() const override { return !groups_.idle() || inbox_.waiting(); }
+  bool has_unattended_calls() const override { return !groups_.attended() || inbox_.waiting(); }
   /// Next time at which a transport needs a call of progress(), or a status report must be sent.
   Clock::time_point next_deadline() const {
     return std::min(links_.next_deadline(), reports_.next_answer());

@@ -16,8 +16,8 @@ namespace {
 /// Number of checks for progress that are made without a pause between them. A pause would take as
 /// long as waiting for a neighbour that arrives at the same time.
 constexpr int kEagerLooks = 128;
-/// Number of checks for progress between two readings of the clock. kCrowdedLooks applies if ranks
-/// share cores.
+/// Number of checks for progress between two readings of the clock: a power of two. kCrowdedLooks
+/// applies if ranks share cores.
 constexpr int kLooks = 64;
 constexpr int kCrowdedLooks = 8;
 /// Number of checks after which a small call counts as waiting, and its record gets the time of its
@@ -205,7 +205,7 @@ bool Engine::spin_until(bool carried, Advance advance) {
     } else if (looks > eager_looks) {
       pause_core();
     }
-    if (looks % looks_between != 0) continue;
+    if ((looks & (looks_between - 1)) != 0) continue;
     // The clock is not read earlier, because reading it takes longer than waiting for a neighbour
     // that arrives at the same time.
     const Clock::time_point now = Clock::now();

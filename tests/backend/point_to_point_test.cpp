@@ -45,6 +45,62 @@ TEST(PointToPoint, ManySmallMessagesBeforeAnyReceive) {
 
 const CallOptions kWaits{.caller_waits = true};
 
+/// The thread that drives leaves while the call of the other thread is pending.
+TEST(PointToPoint, TwoThreadsThatWaitForMessagesOfOnePeer) {
+  constexpr std::uint32_t kRounds = 50;
+  run_ranks(2, [](Context& context) {
+    Group& group = *context.world();
+    std::vector<std::int32_t> sent = numbers(16'384, 1);  // 64 KiB
+    if (group.rank() == 0) {
+      for (std::uint32_t round = 0; round < kRounds; ++round) {
+        for (const std::uint32_t tag : {round % 2, 1 - round % 2}) {
+          group.send(buffer(sent), 1, tag, kWaits).wait();
+          std::vector<std::int32_t> answer(1);
+          group.recv(buffer(answer), 1, tag, kWaits).wait();
+        }
+      }
+      return;
+    }
+    const auto receive = [&](std::uint32_t tag) {
+      for (std::uint32_t round = 0; round < kRounds; ++round) {
+        std::vector<std::int32_t> got(sent.size());
+        group.recv(buffer(got), 0, tag, kWaits).wait();
+        EXPECT_EQ(got, sent);
+        std::vector<std::int32_t> answer = {1};
+        group.send(buffer(answer), 0, tag, kWaits).wait();
+      }
+    };
+    std::thread other(receive, 1);
+    receive(0);
+    other.join();
+  });
+}
+
+TEST(PointToPoint, ASendWhoseWaitHasTimedOutGoesOn) {
+  run_ranks(
+      2,
+      [](Context& context) {
+        Group& group = *context.world();
+        std::vector<std::int32_t> sent = numbers(1 << 20, 1), got(sent.size());
+        std::vector<std::int32_t> signal(1);
+        if (group.rank() == 0) {
+          const Work send = group.send(buffer(sent), 1, 0, kWaits);
+          EXPECT_THROW(send.wait(std::chrono::milliseconds{1}), TimeoutError);
+          group.send(buffer(signal), 1, 1, kWaits).wait();
+          while (!send.done()) std::this_thread::yield();
+        } else {
+          group.recv(buffer(signal), 0, 1).wait();
+          group.recv(buffer(got), 0, 0).wait();
+          EXPECT_EQ(got, sent);
+        }
+      },
+      [](int) {
+        Config config = test_config();
+        config.cross_memory = "off";  // The sender must write the pieces.
+        return config;
+      });
+}
+
 /// The receives of a batch first look for their messages on the caller's thread.
 TEST(PointToPoint, ABatchReportsTheErrorOfItsCall) {
   run_failing_ranks(2, [](Context& context) {

@@ -138,9 +138,11 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
   if (carrier_ && is_message) carrier_->check(task);
   if (!is_message) task.unit = setup_->unit;
   // Messages are never compressed. For a message, coding_of() only refuses a codec in the options.
-  if (!is_message || options.compression) task.call.coding = coding_of(request, options);
-  warn_of_loss(task.call.coding, options);
-  if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
+  if (options.compression || (!is_message && state_->compression().codec != Codec::none)) {
+    task.call.coding = coding_of(request, options);
+    warn_of_loss(task.call.coding, options);
+    if (task.call.coding) task.left_out = static_cast<std::byte*>(options.left_out.data);
+  }
   if (coalescing_threads_.load(std::memory_order_relaxed) != 0) {
     std::lock_guard lock(mutex_);
     const auto found = coalescing_.find(std::this_thread::get_id());

@@ -76,17 +76,7 @@ std::string called_at(const Call& call) {
 
 static_assert(std::endian::native == std::endian::little, "the wire is little-endian");
 
-CallCode encode(const Call& call) {
-  return {.collective = static_cast<std::uint8_t>(static_cast<int>(call.collective) |
-                                                  (call.enqueued ? kEnqueuedCode : 0)),
-          .dtype = static_cast<std::uint8_t>(call.dtype),
-          .kind = static_cast<std::uint8_t>(call.kind),
-          .codec = static_cast<std::uint8_t>(call.coding.codec),
-          .root = call.coding ? call.coding.kept : call.root,
-          .count = call.count,
-          .counts_hash = call.counts_hash,
-          .sequence = call.sequence};
-}
+CallCode encode(const Call& call) { return std::bit_cast<CallCode>(words_of(call)); }
 
 std::optional<Call> decode(const CallCode& code) {
   const std::uint8_t collective = code.collective & ~kEnqueuedCode;
@@ -113,7 +103,7 @@ std::optional<Call> decode(const CallCode& code) {
 }
 
 std::uint64_t fingerprint_of(const Call& call) {
-  const auto words = std::bit_cast<std::array<std::uint64_t, 4>>(encode(call));
+  const CallWords words = words_of(call);
   // Odd factors are invertible modulo 2^64, so a change in one of the words always changes the sum.
   return words[0] * 0x9e3779b97f4a7c15ULL + words[1] * 0xc2b2ae3d27d4eb4fULL +
          words[2] * 0x27d4eb2f165667c5ULL + words[3] * 0x165667b19e3779f9ULL;

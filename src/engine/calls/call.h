@@ -2,6 +2,7 @@
 // to describe the call in error messages.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -96,6 +97,17 @@ static_assert(sizeof(CallCode) == 32);
 inline constexpr std::uint8_t kEnqueuedCode = 0x80;
 static_assert(kCollectiveCount <= kEnqueuedCode);
 
+/// The bytes of a CallCode as words. They are composed in registers: a processor stalls when it
+/// loads a word whose bytes were stored separately just before.
+using CallWords = std::array<std::uint64_t, 4>;
+
+inline CallWords words_of(const Call& call) {
+  const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
+  const std::uint32_t root = static_cast<std::uint32_t>(call.coding ? call.coding.kept : call.root);
+  return {at(call.collective, 0) | (call.enqueued ? kEnqueuedCode : 0) | at(call.dtype, 8) |
+              at(call.kind, 16) | at(call.coding.codec, 24) | at(root, 32),
+          call.count, call.counts_hash, call.sequence};
+}
 CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);

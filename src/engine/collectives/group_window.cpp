@@ -126,8 +126,8 @@ void GroupWindow::release(const LetGo& let_go) noexcept {
 }
 
 void write_label(const Call& call, Label label) {
-  const CallCode code = encode(call);
-  std::memcpy(label.data(), &code, sizeof code);
+  const CallWords words = words_of(call);
+  std::memcpy(label.data(), words.data(), sizeof words);
 }
 
 Call call_of(std::span<const std::byte, node::kLabelBytes> label) {

@@ -63,15 +63,22 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
   while (!work.done() && Clock::now() < deadline) {
     std::unique_lock lock = lock_for_caller(spin());
     if (!lock) {
-      // Wakes the driver, which may be about to sleep without having seen this call.
+      // Wakes the driver, which may be about to sleep without having seen this call. The count
+      // comes first: a driver that leaves afterwards sees it.
+      ++sleepers_;
       wake();
       work.sleep_until_done(deadline);
+      --sleepers_;
       return;
     }
     drive(lock, &work, deadline);
     // If `lock` is not held, another thread took it while callbacks ran. That thread may neither
-    // drive nor wake the driver, so this thread wakes the driver.
-    const bool needs_driver = !lock || driven_.has_calls() || driven_.sleeps_too_long();
+    // drive nor wake the driver, so this thread wakes the driver. A caller that has received a
+    // message often waits for its own send next, and waking the driver would only disturb it.
+    const bool is_attended =
+        work.done() && sleepers_ == 0 && lock && !driven_.has_unattended_calls();
+    const bool needs_driver =
+        !lock || driven_.sleeps_too_long() || (driven_.has_calls() && !is_attended);
     if (lock) lock.unlock();
     if (needs_driver) wake();
     if (forking_ > 0) std::this_thread::yield();

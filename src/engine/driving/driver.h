@@ -50,6 +50,9 @@ class Driven {
   virtual bool pass() = 0;
   /// True if calls are in flight or have been submitted.
   virtual bool has_calls() const = 0;
+  /// True if has_calls(), unless all these calls are messages whose callers have promised to wait
+  /// for them (Operation::caller_waits) and thus to drive.
+  virtual bool has_unattended_calls() const = 0;
   /// True if the sleep that the last prepare() arranged would last too long, because a transport or
   /// a status report now has an earlier deadline.
   virtual bool sleeps_too_long() const = 0;
@@ -148,6 +151,8 @@ class Driver {
   std::atomic<int> forking_{0};
   /// Number of threads in lock_for_caller() for which the progress thread stops spinning.
   std::atomic<int> callers_waiting_{0};
+  /// Number of threads in help() that sleep because another thread drives.
+  std::atomic<int> sleepers_{0};
   WakePipe wake_pipe_;
   Sleep sleep_;                             // guarded by mutex_
   std::atomic<bool> caller_drives_{false};  // written with mutex_ held

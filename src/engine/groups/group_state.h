@@ -128,6 +128,11 @@ class GroupState {
   bool idle() const {
     return calls_.empty() && messages_.idle() && (!carrier_ || carrier_->messages().empty());
   }
+  /// True if the only calls are messages whose callers have promised to wait for them, so that no
+  /// other thread needs to drive.
+  bool attended() const {
+    return calls_.empty() && !carrier_ && !failed() && !suspicion_ && messages_.attended();
+  }
   /// Does all work that is possible now. Returns false if no call made progress and the driver may
   /// sleep.
   bool advance(Clock::time_point now);

@@ -1,6 +1,7 @@
 // All groups that this rank has made and not closed, and the list of those with pending calls.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -41,6 +42,10 @@ class Groups {
   void go_on_with(const std::shared_ptr<Operation>& operation);
   /// True if no group has calls.
   bool idle() const { return active_.empty(); }
+  /// True if the callers of all calls will drive (GroupState::attended()).
+  bool attended() const {
+    return std::ranges::all_of(active_, [](const auto& group) { return group->attended(); });
+  }
   /// Advances the calls of all groups. Returns false if no call made progress.
   bool advance(Clock::time_point now);
   /// Visits the groups that have calls.
