@@ -24,9 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # compile_commands.json is written for g++, and clang does not know all of its flags.
 OPTIONS = ("--quiet", "--extra-arg=-Wno-unknown-warning-option")
-# clang cannot read headers that g++ precompiled. Without them, each source must include what it
-# uses.
-PRECOMPILED = re.compile(r" -Winvalid-pch| -fpch-preprocess| -include \S*cmake_pch\.hxx")
+# Options of g++ that clang refuses. It cannot read headers that g++ precompiled either; without
+# them, each source must include what it uses.
+OF_GCC = re.compile(
+    r" -mmemset-strategy=\S+| -Winvalid-pch| -fpch-preprocess| -include \S*cmake_pch\.hxx"
+)
 # A unity build compiles one file that includes several sources. Each source is checked by itself.
 UNITED = re.compile(r'#include "(\S+\.cpp)"')
 NOISE = re.compile(r".*warnings? (?:generated|treated as).*\n")
@@ -108,7 +110,7 @@ def sources(build: Path) -> list[Source]:
     found = {}
     commands = one_by_one(json.loads((build / "compile_commands.json").read_text()))
     for entry in commands:
-        entry["command"] = PRECOMPILED.sub("", entry["command"])
+        entry["command"] = OF_GCC.sub("", entry["command"])
         path = Path(entry["file"])
         if not path.is_relative_to(ROOT / "src"):
             continue

@@ -171,7 +171,8 @@ typedef struct mccl_context_options {
 } mccl_context_options;
 
 /* Flag of mccl_call_options.flags: the caller promises to wait for the work immediately. The call
- * then runs on the caller's thread. A call whose `work` argument is NULL implies this flag. */
+ * then runs on the caller's thread. If the caller does something else first, the call may pause
+ * meanwhile. A call whose `work` argument is NULL implies this flag. */
 #define MCCL_CALLER_WAITS 1u
 
 typedef struct mccl_call_options {

@@ -24,9 +24,10 @@ struct CallOptions {
   /// Timeout of the call; by default the group's timeout. Zero or negative means no timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
   /// True if the caller promises to wait on the Work immediately. The call then runs on the
-  /// caller's thread. A collective that the device carries out without the host is enqueued on
-  /// `stream` instead: it ends in stream order, and the Work is done immediately. While `stream` is
-  /// being captured, such a collective is enqueued on `stream` even if the flag is false.
+  /// caller's thread. If the caller does something else first, the call may pause meanwhile. A
+  /// collective that the device carries out without the host is enqueued on `stream` instead: it
+  /// ends in stream order, and the Work is done immediately. While `stream` is being captured, such
+  /// a collective is enqueued on `stream` even if the flag is false.
   bool caller_waits = false;
   /// Device memory only: allows the call to block until every rank makes it, in order to set up the
   /// direct device path. Implied by `caller_waits`.

@@ -27,7 +27,7 @@ std::exception_ptr WorkState::error() const {
 void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   const bool bounded = timeout && timeout->count() > 0;
   const Clock::time_point deadline = bounded ? Clock::now() + *timeout : Clock::time_point::max();
-  if (!done()) help(deadline);
+  wait_until(deadline);
   if (!done()) throw_not_done_after(*timeout);
   if (std::exception_ptr failure = error()) std::rethrow_exception(failure);
 }
@@ -81,18 +81,21 @@ namespace {
 /// The state of a Work that is done when all of its parts are done.
 class CombinedState final : public WorkState {
  public:
-  explicit CombinedState(std::vector<Work> parts)
-      : parts_(std::move(parts)), left_(parts_.size()) {}
+  using Parts = std::vector<std::shared_ptr<WorkState>>;
+
+  explicit CombinedState(Parts parts) : parts_(std::move(parts)), left_(parts_.size()) {}
 
   void watch() {
     const auto self = std::static_pointer_cast<CombinedState>(shared_from_this());
-    for (const Work& part : parts_) {
-      part.on_done([self](std::exception_ptr error) { self->part_done(error); });
+    for (const std::shared_ptr<WorkState>& part : parts_) {
+      part->on_done([self](std::exception_ptr error) { self->part_done(error); });
     }
   }
 
   bool wait_on_stream(void* stream) override {
-    for (const Work& part : parts_) part.wait_on_stream(stream);
+    for (const std::shared_ptr<WorkState>& part : parts_) {
+      if (!part->wait_on_stream(stream)) part->wait({});
+    }
     return true;
   }
 
@@ -102,19 +105,8 @@ class CombinedState final : public WorkState {
 
  protected:
   void help(Clock::time_point deadline) override {
-    for (const Work& part : parts_) {
-      const auto left = deadline == Clock::time_point::max()
-                            ? std::chrono::milliseconds(0)
-                            : std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-      if (deadline != Clock::time_point::max() && left.count() <= 0) return;
-      try {
-        part.wait(left);
-      } catch (const std::exception&) {
-        // If the part has ended, part_done() keeps its error, which is reported once all parts have
-        // ended. Otherwise the wait has timed out.
-        if (!part.done()) return;
-      }
-    }
+    // Visits all parts even after the deadline, so that each learns that nobody waits any longer.
+    for (const std::shared_ptr<WorkState>& part : parts_) part->wait_until(deadline);
     sleep_until_done(deadline);
   }
 
@@ -133,7 +125,7 @@ class CombinedState final : public WorkState {
     for (const Work::Callback& callback : finish(first)) callback(first);
   }
 
-  const std::vector<Work> parts_;
+  const Parts parts_;
   std::atomic<std::size_t> left_;
   std::mutex first_error_mutex_;
   std::exception_ptr first_error_;  // guarded by first_error_mutex_
@@ -187,8 +179,12 @@ void Work::on_done(Callback callback) const {
 }
 
 Work Work::all_of(std::vector<Work> parts) {
-  if (parts.empty()) return {};
-  const auto state = std::make_shared<detail::CombinedState>(std::move(parts));
+  detail::CombinedState::Parts states;
+  for (Work& part : parts) {
+    if (part.state_) states.push_back(std::move(part.state_));
+  }
+  if (states.empty()) return {};
+  const auto state = std::make_shared<detail::CombinedState>(std::move(states));
   state->watch();
   return Work(state);
 }

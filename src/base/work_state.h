@@ -28,6 +28,10 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   virtual std::string description() const = 0;
 
   void wait(std::optional<std::chrono::milliseconds> timeout);
+  /// Advances the call on this thread until it is done or the deadline has passed.
+  void wait_until(Clock::time_point deadline) {
+    if (!done()) help(deadline);
+  }
   [[noreturn]] void throw_not_done_after(std::chrono::milliseconds timeout) const;
   void on_done(Work::Callback callback);
   /// See Work::wait_on_stream. Returns false if only the host can wait.
@@ -38,6 +42,8 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   [[nodiscard]] std::vector<Work::Callback> finish(std::exception_ptr error);
   /// Sleeps until the call is done or the deadline has passed.
   void sleep_until_done(Clock::time_point deadline);
+  /// Records that a thread has stopped waiting for the call, which is not done.
+  virtual void caller_left() {}
 
  protected:
   /// Advances the call on this thread until the call is done or the deadline has passed.

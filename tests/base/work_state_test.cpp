@@ -16,8 +16,24 @@ class ManualState final : public detail::WorkState {
   }
 
  protected:
-  void help(Clock::time_point deadline) override { sleep_until_done(deadline); }
+  void help(Clock::time_point deadline) override {
+    ++waits;
+    sleep_until_done(deadline);
+  }
+
+ public:
+  int waits = 0;
 };
+
+/// The state of each part must learn that its caller has stopped waiting.
+TEST(Work, OfABatchVisitsAllPartsBeforeItTimesOut) {
+  const auto first = std::make_shared<ManualState>(), second = std::make_shared<ManualState>();
+  const Work all = Work::all_of({Work(first), Work(), Work(second)});
+  EXPECT_THROW(all.wait(std::chrono::milliseconds(1)), TimeoutError);
+  EXPECT_EQ(first->waits, 1);
+  EXPECT_EQ(second->waits, 1);
+  EXPECT_TRUE(Work::all_of({Work(), Work()}).done());
+}
 
 TEST(Work, OfAnEmptyBatchIsDone) {
   const Work work;

@@ -107,7 +107,7 @@ struct Operation final : detail::WorkState, Task {
   std::weak_ptr<CallDriver> driver;
   /// True if the caller is about to wait for this call and will drive it, so that no other thread
   /// needs to be woken.
-  bool caller_waits = false;
+  std::atomic<bool> caller_waits{false};
   /// True if the call was made after begin_coalescing() and has not been submitted yet. Waiting for
   /// such a call would never end, because the engine does not have the call yet.
   std::atomic<bool> held_back{false};
@@ -120,6 +120,8 @@ struct Operation final : detail::WorkState, Task {
   std::vector<Work::Callback> callbacks;  ///< Callbacks that run once the call is done.
 
   std::string description() const override;
+  /// The caller has not kept its promise to wait, so another thread must drive the call.
+  void caller_left() override { caller_waits.store(false, std::memory_order_relaxed); }
   void received_from(GroupRank rank) { set_source(rank.number()); }
 
  protected:

@@ -69,20 +69,25 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
       wake();
       work.sleep_until_done(deadline);
       --sleepers_;
-      return;
+      break;
     }
     drive(lock, &work, deadline);
     // If `lock` is not held, another thread took it while callbacks ran. That thread may neither
     // drive nor wake the driver, so this thread wakes the driver. A caller that has received a
     // message often waits for its own send next, and waking the driver would only disturb it.
     const bool is_attended =
-        work.done() && sleepers_ == 0 && lock && !driven_.has_unattended_calls();
+        work.done() && !work.error() && sleepers_ == 0 && lock && !driven_.has_unattended_calls();
     const bool needs_driver =
         !lock || driven_.sleeps_too_long() || (driven_.has_calls() && !is_attended);
     if (lock) lock.unlock();
     if (needs_driver) wake();
     if (forking_ > 0) std::this_thread::yield();
   }
+  if (work.done()) return;
+  // Another caller that drives may take this wake-up for itself. When it leaves, it finds that the
+  // call is unattended, and wakes the progress thread.
+  work.caller_left();
+  wake();
 }
 
 void Driver::drive(std::unique_lock<std::mutex>& lock, const detail::WorkState* work,

@@ -14,6 +14,8 @@ namespace {
 /// Reason in the errors of later calls that need a member whose links have been given up. The text
 /// is so short that assigning it allocates no memory.
 constexpr const char* kGivenUp = "it has left";
+/// Maximum number of pending messages that attended() looks at.
+constexpr int kMostAttended = 16;
 
 }  // namespace
 
@@ -117,6 +119,15 @@ bool Messages::advance() {
     if (wants_to_read(peers_[rank])) moved |= read_from(rank, peers_[rank]);
   }
   return moved;
+}
+
+bool Messages::attended() const {
+  if (!finished_.empty() || reading_ahead_ != 0 || blocked_) return false;
+  int looked_at = 0;
+  for (const Operation& each : pending_) {
+    if (!each.caller_waits || ++looked_at > kMostAttended) return false;
+  }
+  return true;
 }
 
 Operation* Messages::match(GroupRank source, const Frame& frame) {

@@ -119,12 +119,8 @@ class Messages {
   void take_in(GroupRank rank, std::uint64_t number);
   bool idle() const { return pending_.empty() && finished_.empty() && reading_ahead_ == 0; }
   /// True if the callers of all pending messages have promised to wait for them, and this rank has
-  /// nothing else to send or to read.
-  bool attended() const {
-    const auto is_attended = [](const Operation& each) { return each.caller_waits; };
-    return finished_.empty() && reading_ahead_ == 0 && !blocked_ &&
-           std::all_of(pending_.begin(), pending_.end(), is_attended);
-  }
+  /// nothing else to send or to read. May return false if many messages are pending.
+  bool attended() const;
 
   /// Does all work that is possible now. Returns false if no message made progress. Throws
   /// MismatchError if a message does not fit its receive, MemberGone (see above), and

@@ -7,13 +7,18 @@
 #include <memory>
 #include <thread>
 
+#include "mccl/error.h"
+
 namespace mccl::engine {
 namespace {
 
 class AwaitedCall final : public detail::WorkState {
  public:
   std::string description() const override { return "a call"; }
-  void end() { static_cast<void>(finish(nullptr)); }
+  void end(std::exception_ptr error = nullptr) { static_cast<void>(finish(error)); }
+  void caller_left() override { has_left = true; }
+
+  bool has_left = false;
 
  protected:
   void help(Clock::time_point) override {}
@@ -97,6 +102,20 @@ TEST_F(LeavingADriver, WakesTheProgressThreadAtTheDeadline) {
   calls_.on_pass = nullptr;
   calls_.pending = 1;
   EXPECT_TRUE(wakes(Clock::now() + std::chrono::milliseconds{1}));
+  EXPECT_TRUE(call_->has_left);
+}
+
+TEST_F(LeavingADriver, WakesTheProgressThreadIfTheDeadlineHadPassedBefore) {
+  calls_.pending = 1;
+  EXPECT_TRUE(wakes(Clock::now()));
+  EXPECT_TRUE(call_->has_left);
+}
+
+/// The exception may keep the caller from waiting for its other calls.
+TEST_F(LeavingADriver, WakesTheProgressThreadAfterAFailure) {
+  calls_.on_pass = [this] { call_->end(std::make_exception_ptr(TimeoutError("late"))); };
+  calls_.pending = 1;
+  EXPECT_TRUE(wakes());
 }
 
 }  // namespace
