@@ -105,7 +105,8 @@ class CombinedState final : public WorkState {
 
  protected:
   void help(Clock::time_point deadline) override {
-    // Visits all parts even after the deadline, so that each learns that nobody waits any longer.
+    // Visits all parts even after the deadline, so that each learns that its caller has stopped
+    // waiting.
     for (const std::shared_ptr<WorkState>& part : parts_) part->wait_until(deadline);
     sleep_until_done(deadline);
   }
