@@ -32,6 +32,9 @@ TEST(Work, OfABatchVisitsAllPartsBeforeItTimesOut) {
   EXPECT_THROW(all.wait(std::chrono::milliseconds(1)), TimeoutError);
   EXPECT_EQ(first->waits, 1);
   EXPECT_EQ(second->waits, 1);
+  first->end();
+  second->end();
+  all.wait();
   EXPECT_TRUE(Work::all_of({Work(), Work()}).done());
 }
 
