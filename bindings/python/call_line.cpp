@@ -42,9 +42,6 @@ struct Hash {
 struct Known {
   std::unordered_set<const PyCodeObject*> is_library;
   std::unordered_map<Position, const CallSite*, Hash> sites;
-  /// The element of `sites` that was found last. Programs often make the same call in a loop.
-  Position last{nullptr, 0};
-  const CallSite* last_site = nullptr;
 };
 
 Known& known() {
@@ -120,12 +117,8 @@ const CallSite* line_of_caller() noexcept {
     for (int depth = 0; frame && depth < kMostFrames; ++depth) {
       const Code code(PyFrame_GetCode(frame.get()));
       const Position at{code.get(), PyFrame_GetLasti(frame.get())};
-      Known& known = python::known();
-      if (at == known.last) return known.last_site;
-      if (const auto found = known.sites.find(at); found != known.sites.end()) {
-        known.last = at;
-        return known.last_site = found->second;
-      }
+      const auto found = known().sites.find(at);
+      if (found != known().sites.end()) return found->second;
       if (!is_library(code)) return find_site(at, frame.get());
       frame.reset(PyFrame_GetBack(frame.get()));
     }
