@@ -149,7 +149,7 @@ class FlightRecorder {
   };
   static_assert(sizeof(Slot) == 64);
 
-  /// Packs the fields with shifts, so that the words stay in registers until they are stored.
+  /// Packs with shifts: the processor stalls if it loads a word whose parts were just stored.
   [[gnu::always_inline]] static Words packed(const FlightEntry& entry) {
     const auto at = [](auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; };
     return {at(entry.sequence, 0) | at(entry.site, kSiteBit),

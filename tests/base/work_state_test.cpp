@@ -15,14 +15,13 @@ class ManualState final : public detail::WorkState {
     for (const Work::Callback& callback : finish(error)) callback(error);
   }
 
+  int waits = 0;  ///< Number of calls of help().
+
  protected:
   void help(Clock::time_point deadline) override {
     ++waits;
     sleep_until_done(deadline);
   }
-
- public:
-  int waits = 0;
 };
 
 /// The state of each part must learn that its caller has stopped waiting.

@@ -106,7 +106,7 @@ struct Operation final : detail::WorkState, Task {
   std::shared_ptr<GroupState> group;
   std::weak_ptr<CallDriver> driver;
   /// True if the caller is about to wait for this call and will drive it, so that no other thread
-  /// needs to be woken.
+  /// needs to be woken. Becomes false, on any thread, once the caller has stopped waiting.
   std::atomic<bool> caller_waits{false};
   /// True if the call was made after begin_coalescing() and has not been submitted yet. Waiting for
   /// such a call would never end, because the engine does not have the call yet.

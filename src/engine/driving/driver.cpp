@@ -75,10 +75,9 @@ void Driver::help(detail::WorkState& work, Clock::time_point deadline) {
     // If `lock` is not held, another thread took it while callbacks ran. That thread may neither
     // drive nor wake the driver, so this thread wakes the driver. A caller that has received a
     // message often waits for its own send next, and waking the driver would only disturb it.
-    const bool is_attended =
-        work.done() && !work.error() && sleepers_ == 0 && lock && !driven_.has_unattended_calls();
-    const bool needs_driver =
-        !lock || driven_.sleeps_too_long() || (driven_.has_calls() && !is_attended);
+    const bool goes_on = work.done() && !work.error() && sleepers_ == 0;
+    const bool needs_driver = !lock || driven_.sleeps_too_long() ||
+                              (goes_on ? driven_.has_unattended_calls() : driven_.has_calls());
     if (lock) lock.unlock();
     if (needs_driver) wake();
     if (forking_ > 0) std::this_thread::yield();

@@ -65,14 +65,14 @@ class LeavingADriver : public ::testing::Test {
   std::shared_ptr<AwaitedCall> call_ = std::make_shared<AwaitedCall>();
 };
 
-TEST_F(LeavingADriver, WakesNobodyIfNoCallIsLeft) { EXPECT_FALSE(wakes()); }
+TEST_F(LeavingADriver, WakesNoThreadIfNoCallIsLeft) { EXPECT_FALSE(wakes()); }
 
 TEST_F(LeavingADriver, WakesTheProgressThreadForACallThatNoCallerDrives) {
   calls_.pending = calls_.unattended = 1;
   EXPECT_TRUE(wakes());
 }
 
-TEST_F(LeavingADriver, WakesNobodyForACallWhoseCallerWaitsNext) {
+TEST_F(LeavingADriver, WakesNoThreadForACallWhoseCallerWaitsNext) {
   calls_.pending = 1;
   EXPECT_FALSE(wakes());
 }
