@@ -54,6 +54,34 @@ def test_the_suite_holds_on_the_native_engine_under_mpirun_too(mpi: str):
     assert done.returncode == 0, done.stdout
 
 
+ANY_AFTER_NAMED = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+if world.rank == 0:
+    named, free, last = np.zeros(3), np.zeros(3), np.zeros(3)
+    first = world.recv(named, 2, tag=5, wait=False)
+    second = world.recv(free, None, tag=5, wait=False)
+    third = world.recv(last, 2, tag=5, wait=False)
+    second.wait(timeout=30)
+    world.send(np.ones(1), 2)
+    first.wait()
+    third.wait()
+    print("received", second.source, free[0], named[0], last[0], flush=True)
+elif world.rank == 1:
+    world.send(np.full(3, 1.0), 0, tag=5)
+else:
+    world.recv(np.zeros(1), 0)
+    world.send(np.full(3, 2.0), 0, tag=5)
+    world.send(np.full(3, 3.0), 0, tag=5)
+"""
+
+
+@MPICH_IS_LONG
+def test_a_receive_from_any_rank_does_not_wait_for_an_earlier_one_from_a_certain_rank(mpi: str):
+    assert "received 1 1.0 2.0 3.0" in python(mpi, 3, ANY_AFTER_NAMED)
+
+
 @MPICH_IS_LONG
 def test_a_required_key_is_asked_for(mpi: str):
     job = (sys.executable, "-c", "import mccl.distributed as dist; dist.init(backend='mpi')")

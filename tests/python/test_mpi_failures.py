@@ -43,12 +43,21 @@ try:
 except dist.MismatchError as error:
     print(f"told: {{error}}\\n", end="", flush=True)
 """
-#: MPI hangs in the first case and may report the second. It carries out the third, which is found
-#: only by a comparison of the calls.
+#: Of small calls, MPI hangs in the first case and may report the second. It carries out the third,
+#: which is found only by a comparison of the calls. With the large calls, Open MPI would write past
+#: the end of the ranks' memory.
 UNLIKE = {
     "another call": ("world.barrier()", "world.all_reduce(one)"),
     "another count": ("world.all_reduce(np.ones(5, np.float32))", "world.all_reduce(one)"),
     "another operation": ("world.all_reduce(one, op='max')", "world.all_reduce(one)"),
+    "a larger type": ("world.all_reduce(np.ones(9_000))", "world.all_reduce(np.ones(9_000, 'u1'))"),
+    "a much larger count": ("world.all_reduce(np.ones(999_999))", "world.all_reduce(one)"),
+    # Negative numbers are large fingerprints, so the ranks must not reduce both together.
+    "a small negative call": ("world.all_reduce(-one)", "world.all_reduce(np.ones(999_999))"),
+    "another large operation": (
+        "world.all_reduce(np.ones(999_999), op='max')",
+        "world.all_reduce(np.ones(999_999))",
+    ),
 }
 
 
@@ -60,6 +69,69 @@ def test_calls_that_differ_are_an_error_on_every_rank(mpi: str, unlike: str):
     told = [line for line in said.splitlines() if line.startswith("told:")]
     assert len(told) == 3, said
     assert all("must make the same calls" in line for line in told), said
+
+
+LONGER = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+mine = np.ones({sent}, np.uint8)
+memory = np.zeros(1 << 20, np.uint8)
+try:
+    if {by_message}:
+        world.send(mine, 1) if world.rank == 0 else world.recv(memory[: {expected}], 0)
+    elif world.rank == 0:
+        world.all_to_all(mine, in_counts=[0, {sent}], out_counts=[0, 0])
+    else:
+        world.all_to_all(mine[:0], in_counts=[0, 0], out_counts=[{expected}, 0],
+                         out=memory[: {expected}])
+except dist.MismatchError as error:
+    print(f"told: {error}; beyond: {memory[{expected} :].any()}\\n", end="", flush=True)
+"""
+
+
+@pytest.mark.parametrize("sent", [20, 5_000, 900_000])
+@pytest.mark.parametrize("expected", [10, 4_500])
+@pytest.mark.parametrize("by_message", [True, False])
+@MPICH_IS_LONG
+def test_a_message_of_another_length_is_an_error_and_spares_the_memory(
+    mpi: str, sent: int, expected: int, by_message: bool
+):
+    code = LONGER.replace("{by_message}", str(by_message))
+    code = code.replace("{sent}", str(sent)).replace("{expected}", str(expected))
+    said = python(mpi, 2, code)
+    assert f"rank 0 sent {sent} bytes, but this rank expected {expected} u8" in said
+    assert "same order; beyond: False" in said, said
+
+
+SPARES_OTHERS = """
+import numpy as np
+import mccl.distributed as dist
+world = dist.init(backend="mpi")
+mine = np.full(4_096, world.rank + 5, np.uint8)
+receive = np.zeros(4_096, np.uint8)
+to = [[0, 2_000, 0], [0, 0, 4_096], [0, 0, 0]][world.rank]
+out = [[0, 0, 0], [10, 0, 0], [0, 4_096, 0]][world.rank]
+pair = world.split(min(world.rank, 1))
+if world.rank == 2:
+    pair.barrier()
+try:
+    work = world.all_to_all(mine[: sum(to)], in_counts=to, out_counts=out,
+                            out=receive[: sum(out)], wait=False)
+    if world.rank == 1:
+        pair.barrier()
+    work.wait()
+    print(f"got: {np.unique(receive)}\\n", end="", flush=True)
+except dist.Error as error:
+    print(f"told: {type(error).__name__}\\n", end="", flush=True)
+"""
+
+
+@MPICH_IS_LONG
+def test_a_message_that_is_too_long_does_not_change_what_its_receiver_sends(mpi: str):
+    said = python(mpi, 3, SPARES_OTHERS)
+    assert "told: MismatchError" in said
+    assert "got: [5]" not in said, said
 
 
 KILLED = """

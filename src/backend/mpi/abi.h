@@ -32,7 +32,6 @@ struct Abi {
   std::intptr_t in_place;
   int any_source;
   int tag_bound;  ///< Key of the attribute MPI_TAG_UB.
-  int truncated;  ///< MPI_ERR_TRUNCATE.
   int levels[4];  ///< Indexed by ThreadLevel.
   int source;     ///< Index of MPI_SOURCE in MPI_Status, in units of int.
 };
@@ -59,7 +58,6 @@ inline constexpr Abi kMpich{.name = "MPICH's ABI",
                             .in_place = -1,
                             .any_source = -2,
                             .tag_bound = 0x64400001,
-                            .truncated = 14,
                             .levels = {0, 1, 2, 3},
                             .source = 2};
 
@@ -77,7 +75,6 @@ inline constexpr Abi kStandard{.name = "the ABI of MPI 5",
                                .in_place = 1,
                                .any_source = -1,
                                .tag_bound = 501,
-                               .truncated = 15,
                                .levels = {0, 1024, 2048, 4096},
                                .source = 0};
 
@@ -87,7 +84,6 @@ inline constexpr Abi kOpenMpi{.name = "Open MPI's ABI",
                               .in_place = 1,
                               .any_source = -1,
                               .tag_bound = 0,
-                              .truncated = 15,
                               .levels = {0, 1, 2, 3},
                               .source = 0};
 

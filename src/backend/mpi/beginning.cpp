@@ -76,15 +76,12 @@ class Beginning {
         flight_.own_memory_ = true;  // a barrier uses no memory of the caller
         return message(mpi_.Ibarrier);
       case Collective::send: {
-        const auto [count, type] = bytes_of(request_.in.bytes());
+        const auto [count, type] = flight_.bytes_of(request_.in.bytes());
         return message(mpi_.Isend, in_, count, type, call_.peer, tag_of(place_, call_));
       }
-      case Collective::recv: {
-        flight_.wants_arrival_ = true;
-        const int peer = call_.peer < 0 ? mpi_.abi().any_source : call_.peer;
-        const auto [count, type] = bytes_of(request_.out.bytes());
-        return message(mpi_.Irecv, out_, count, type, peer, tag_of(place_, call_));
-      }
+      case Collective::recv:
+        return flight_.receives_.push_back({call_.peer < 0 ? mpi_.abi().any_source : call_.peer,
+                                            tag_of(place_, call_), out_, request_.out.bytes()});
     }
   }
 
@@ -261,26 +258,17 @@ class Beginning {
   }
   void send_pieces(const std::byte* data, std::size_t count, int peer) {
     pieces(count, [&](std::size_t at, int n) {
-      message(mpi_.Isend, part(data, at), n, type_, peer, tag_of_pieces());
+      const auto [number, type] = flight_.bytes_of(static_cast<std::size_t>(n) * element_);
+      message(mpi_.Isend, part(data, at), number, type, peer, tag_of_pieces());
     });
   }
   void receive_pieces(std::byte* data, std::size_t count, int peer) {
     pieces(count, [&](std::size_t at, int n) {
-      message(mpi_.Irecv, part(data, at), n, type_, peer, tag_of_pieces());
+      flight_.receives_.push_back(
+          {peer, tag_of_pieces(), part(data, at), static_cast<std::size_t>(n) * element_});
     });
   }
   int tag_of_pieces() const { return half_of_tags(place_.largest_tag) - 1; }
-
-  /// Returns the count and type of a message of `bytes` bytes. If the count exceeds the range of
-  /// int, the message is one element of a type that is created for this size.
-  std::pair<int, Handle> bytes_of(std::size_t bytes) {
-    if (bytes <= std::min<std::size_t>(place_.most, std::numeric_limits<int>::max())) {
-      return {static_cast<int>(bytes), mpi_.abi().byte};
-    }
-    flight_.long_type_ = mpi_.create_long_type(bytes);
-    flight_.has_long_type_ = true;
-    return {1, flight_.long_type_};
-  }
 
   /// Returns an array that contains the counts of all ranks and then their offsets. The flight owns
   /// the array.
@@ -315,15 +303,6 @@ void Flight::begin(const CallCommunicator& place, const engine::Request& request
   clear();
   place_ = &place;
   Beginning(*this, place, request, waits).run();
-}
-
-void Flight::gather(const CallCommunicator& place) {
-  clear();
-  place_ = &place;
-  own_memory_ = true;
-  Handle request = 0;
-  place.library->Ibarrier(place.comm, &request);
-  requests_.push_back(request);
 }
 
 }  // namespace mccl::mpi

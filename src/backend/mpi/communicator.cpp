@@ -66,6 +66,8 @@ CallCommunicator make_communicator(Group& group, MpiProcess& process,
     made->comm = library.create_group(process.control(), members.data(),
                                       static_cast<int>(members.size()), tag);
     library.return_errors(made->comm);
+    made->comparisons = library.duplicate(made->comm);
+    library.return_errors(made->comparisons);
     made->rank = library.rank(made->comm);
     made->size = library.size(made->comm);
     made->largest_tag = library.largest_tag(made->comm);

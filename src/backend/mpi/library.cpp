@@ -157,28 +157,38 @@ Handle MpiLibrary::create_long_type(std::size_t bytes) const {
   return whole;
 }
 
-bool MpiLibrary::test(Request& request, Arrival* arrival) const {
+bool MpiLibrary::test(Request& request) const {
   Status status;
   int done = 0;
   Test(&request, &done, &status);
-  if (!done || !arrival) return done != 0;
-  int cancelled = 0;
-  Test_cancelled(&status, &cancelled);
-  *arrival = {.source = status.words[abi_.source], .bytes = 0, .cancelled = cancelled != 0};
-  if (!arrival->cancelled) Get_elements_x(&status, abi_.byte, &arrival->bytes);
-  return true;
+  return done != 0;
+}
+
+std::optional<Arrival> MpiLibrary::match(int source, int tag, Comm comm) const {
+  Status status;
+  int found = 0;
+  Arrival arrival;
+  Improbe(source, tag, comm, &found, &arrival.message, &status);
+  if (!found) return std::nullopt;
+  std::int64_t bytes = 0;
+  Get_elements_x(&status, abi_.byte, &bytes);
+  arrival.source = status.words[abi_.source];
+  arrival.bytes = static_cast<std::size_t>(bytes);
+  return arrival;
+}
+
+Handle MpiLibrary::receive(Out memory, int count, Type type, Handle message) const {
+  Request request = 0;
+  Imrecv(memory, count, type, &message, &request);
+  return request;
 }
 
 void MpiLibrary::fail(const char* function, int code) const {
   char text[1024] = {};  // longer than any ABI's MPI_MAX_ERROR_STRING
   int length = 0;
-  int kind = code;
   Error_string(code, text, &length);
-  Error_class(code, &kind);
-  const std::string what =
-      fmt::format("{} failed with {} ({})", function, std::string_view(text), identity_.version);
-  if (kind == abi_.truncated) throw MismatchError(what);
-  throw Error(what);
+  throw Error(
+      fmt::format("{} failed with {} ({})", function, std::string_view(text), identity_.version));
 }
 
 }  // namespace mccl::mpi

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -16,11 +17,11 @@ namespace mccl::mpi {
 
 std::string_view name_of(ThreadLevel level);
 
-/// The result of a receive.
+/// A message that has arrived and that MPI has not begun to receive.
 struct Arrival {
   int source = -1;
-  std::int64_t bytes = 0;
-  bool cancelled = false;
+  std::size_t bytes = 0;
+  Handle message = 0;
 };
 
 /// Identifies the library by its version, such as "Open MPI 4.1.4", its file and its ABI.
@@ -38,8 +39,7 @@ std::string short_version(std::string_view text);
 class MpiLibrary;
 
 /// A function of the library. operator() converts handles to the ABI's form, numbers or pointers.
-/// If the function fails, operator() throws an error with MPI's own text: MismatchError if a
-/// message was longer than its buffer, otherwise Error.
+/// If the function fails, operator() throws an Error with MPI's own text.
 template <typename... Arguments>
 class Function {
  public:
@@ -146,9 +146,13 @@ class MpiLibrary {
     return abi_.no_request;
   }
   /// Returns true if the request has completed. MPI has then released the request and reset
-  /// `request`, and `arrival`, if not null, describes the message. Throws if the request has
-  /// completed with an error.
-  bool test(Request& request, Arrival* arrival) const;
+  /// `request`. Throws if the request has completed with an error.
+  bool test(Request& request) const;
+  /// Returns the first message from `source` (or Abi::any_source) with this tag that has arrived;
+  /// std::nullopt if there is none. receive() must be called for it.
+  std::optional<Arrival> match(int source, int tag, Comm comm) const;
+  /// Begins to receive a message that match() has returned, and returns the request.
+  Request receive(Out memory, int count, Type type, Handle message) const;
 
   /// Throws the error of the MPI function `function`, which has returned `code`.
   [[noreturn]] void fail(const char* function, int code) const;
@@ -168,7 +172,6 @@ class MpiLibrary {
   const Function<int*> Query_thread{*this, "MPI_Query_thread"};
   const Function<char*, int*> Get_library_version{*this, "MPI_Get_library_version"};
   const Function<int, char*, int*> Error_string{*this, "MPI_Error_string"};
-  const Function<int, int*> Error_class{*this, "MPI_Error_class"};
   const Function<Comm, int*> Comm_rank{*this, "MPI_Comm_rank"};
   const Function<Comm, int*> Comm_size{*this, "MPI_Comm_size"};
   const Function<Comm, int, Out, int*> Comm_get_attr{*this, "MPI_Comm_get_attr"};
@@ -184,7 +187,8 @@ class MpiLibrary {
       *this, "MPI_Type_create_struct"};
   const Function<Handle*> Type_commit{*this, "MPI_Type_commit"};
   const Function<Handle*, int*, Status*> Test{*this, "MPI_Test"};
-  const Function<const Status*, int*> Test_cancelled{*this, "MPI_Test_cancelled"};
+  const Function<int, int, Comm, int*, Handle*, Status*> Improbe{*this, "MPI_Improbe"};
+  const Function<Out, int, Type, Handle*, Handle*> Imrecv{*this, "MPI_Imrecv"};
   const Function<const Status*, Type, std::int64_t*> Get_elements_x{*this, "MPI_Get_elements_x"};
 
  public:
@@ -195,11 +199,9 @@ class MpiLibrary {
   const Function<Comm, Handle> Comm_set_errhandler{*this, "MPI_Comm_set_errhandler"};
   const Function<Handle*> Comm_free{*this, "MPI_Comm_free"};
   const Function<Handle*> Type_free{*this, "MPI_Type_free"};
-  const Function<Handle*> Cancel{*this, "MPI_Cancel"};
 
   const Function<Comm, Handle*> Ibarrier{*this, "MPI_Ibarrier"};
   const Function<In, int, Type, int, int, Comm, Handle*> Isend{*this, "MPI_Isend"};
-  const Function<Out, int, Type, int, int, Comm, Handle*> Irecv{*this, "MPI_Irecv"};
   const CollectiveFunction<Out, int, Type, int> Bcast{*this, "MPI_Ibcast", "MPI_Bcast"};
   const CollectiveFunction<In, Out, int, Type, Op> Allreduce{*this, "MPI_Iallreduce",
                                                              "MPI_Allreduce"};

@@ -269,7 +269,7 @@ void MpiProcess::end() {
     Handle all_end = 0;
     library_->Ibarrier(control_, &all_end);
     Clock::time_point limit = Clock::time_point::max();
-    for (int look = 0; !library_->test(all_end, nullptr); ++look) {
+    for (int look = 0; !library_->test(all_end); ++look) {
       // After a failure, another rank may never reach the barrier, so limit the wait.
       if (trouble_ && limit == Clock::time_point::max()) limit = Clock::now() + kForTheOthers;
       if (Clock::now() > limit) return depart();

@@ -9,8 +9,15 @@
 
 #include "base/clock.h"
 #include "engine/calls/operation.h"
+#include "mccl/error.h"
 
 namespace mccl::engine {
+
+/// Thrown if the ranks of a group make different calls. The carrier does not know these calls.
+class CallsDiffer : public MismatchError {
+ public:
+  CallsDiffer() : MismatchError("the ranks of the group make different calls") {}
+};
 
 /// The carrier of one group. Used under the engine's progress lock, except where a comment says
 /// otherwise.

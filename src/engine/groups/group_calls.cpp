@@ -74,16 +74,19 @@ bool GroupState::advance(Clock::time_point now) {
   return true;
 }
 
-/// Handles an error of advance_calls(). If a peer is gone or the group has a carrier, another
-/// member may announce the cause, so the group waits a moment before it fails. Any other error
-/// fails the group immediately.
+/// Handles an error of advance_calls(). If a peer is gone or the carrier's error does not name the
+/// cause, another member may announce it, so the group waits a moment before it fails. Any other
+/// error fails the group immediately.
 void GroupState::suspect(const std::exception& error) {
   Failure failure = failure_in(call_under_way(), error);
-  if (failure.kind != FailureKind::peer && !carrier_) return fail(std::move(failure));
+  const bool is_clear =
+      carrier_ ? failure.kind == FailureKind::mismatch && !dynamic_cast<const CallsDiffer*>(&error)
+               : failure.kind != FailureKind::peer;
+  if (is_clear) return fail(std::move(failure));
   suspicion_ = std::move(failure);
   suspected_at_ = Clock::now();
-  // The error of the carrier's library seldom names the cause. If a member made a different call,
-  // that member detects and announces the mismatch when this probe arrives.
+  // If a member made a different call, it detects and announces the mismatch when this probe
+  // arrives.
   if (carrier_) probe(suspected_at_);
 }
 

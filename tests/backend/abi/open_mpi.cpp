@@ -13,7 +13,6 @@ constexpr const mccl::mpi::Abi& ours = mccl::mpi::kOpenMpi;
 static_assert(!ours.handles_are_numbers);
 static_assert(ours.any_source == MPI_ANY_SOURCE);
 static_assert(ours.tag_bound == MPI_TAG_UB);
-static_assert(ours.truncated == MPI_ERR_TRUNCATE);
 static_assert(ours.levels[0] == MPI_THREAD_SINGLE && ours.levels[1] == MPI_THREAD_FUNNELED);
 static_assert(ours.levels[2] == MPI_THREAD_SERIALIZED && ours.levels[3] == MPI_THREAD_MULTIPLE);
 static_assert(sizeof(mccl::mpi::Status) >= sizeof(MPI_Status));
