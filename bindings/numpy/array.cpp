@@ -32,6 +32,27 @@ struct ArrayInterface {
 };
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
 
+/// The first members of NumPy's PyArray_Descr and PyArrayObject, which NumPy 1.7 to 2 have in
+/// common; see https://numpy.org/doc/stable/reference/c-api/types-and-structures.html. Reading them
+/// saves the three allocations that `__array_struct__` costs. load_numpy() checks the layout.
+struct Description {
+  PyObject_HEAD PyObject* type;
+  char kind;
+  char character;
+  char byte_order;
+  char former_flags;
+  int number;
+};
+struct ArrayObject {
+  PyObject_HEAD void* data;
+  int dimensions;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;
+  PyObject* base;
+  Description* description;
+  int flags;
+};
+
 constexpr int kContiguous = 0x1;
 constexpr int kNotSwapped = 0x200;
 constexpr int kWritable = 0x400;
@@ -49,6 +70,7 @@ struct NumPy {
   PyObject* ascontiguousarray = nullptr;
   PyObject* array_struct = nullptr;  ///< The interned string "__array_struct__".
   std::array<PyObject*, kDTypeCount> types{};
+  bool has_known_layout = false;  ///< True if arrays have the layout of ArrayObject.
 };
 
 NumPy numpy;
@@ -139,9 +161,38 @@ DType unusual_dtype(const char* call, nb::handle array, const ArrayInterface& fo
       fmt::format("{}: the dtype of the array is {}; expected {}", call, name, kExpectedTypes));
 }
 
+/// Returns the type that NumPy's number of a type stands for, if it is one of C's types in this
+/// machine's byte order.
+std::optional<DType> dtype_of(const Description& description) {
+  using enum DType;
+  static_assert(sizeof(long) == 8);
+  constexpr DType kOf[] = {boolean, i8,  u8,  i16, u16, i32, u32,
+                           i64,     u64, i64, u64, f32, f64};  // NPY_BOOL to NPY_DOUBLE
+  if (description.byte_order != '=' && description.byte_order != '|') return std::nullopt;
+  if (description.number < 0 || description.number >= static_cast<int>(std::size(kOf)))
+    return std::nullopt;
+  return kOf[description.number];
+}
+
+/// Returns numpy_view() of an array of a common type, and nullopt for any other array.
+std::optional<Array> quick_view(nb::handle array, bool& contiguous) {
+  if (!numpy.has_known_layout || !is_array(array)) return std::nullopt;
+  const auto& found = *reinterpret_cast<const ArrayObject*>(array.ptr());
+  const std::optional<DType> dtype = dtype_of(*found.description);
+  if (!dtype) return std::nullopt;
+  contiguous = found.flags & kContiguous;
+  return Array{.object = nb::borrow(array),
+               .memory = nb::borrow(array),
+               .data = found.data,
+               .shape = {found.shape, static_cast<std::size_t>(found.dimensions)},
+               .dtype = *dtype,
+               .writable = (found.flags & kWritable) != 0};
+}
+
 /// Returns a view of a NumPy array's memory, with any strides. Sets `contiguous` to true if the
 /// memory is in C order.
 Array numpy_view(const char* call, nb::handle array, bool& contiguous) {
+  if (std::optional<Array> quick = quick_view(array, contiguous)) return std::move(*quick);
   Array view;
   view.object = nb::borrow(array);
   view.memory = nb::steal(PyObject_GetAttr(array.ptr(), numpy.array_struct));
@@ -216,6 +267,30 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
   return view;
 }
 
+/// True if the members of ArrayObject and Description have the values that `__array_struct__` and
+/// `dtype` report for an array of three numbers of each type.
+bool has_known_layout() {
+  const nb::object zeros = nb::module_::import_("numpy").attr("zeros");
+  for (std::size_t i = 0; i < numpy.types.size(); ++i) {
+    if (numpy.types[i] == nullptr) continue;
+    const nb::object array = zeros(3, nb::handle(numpy.types[i]));
+    const nb::object capsule = array.attr("__array_struct__");
+    const auto& told =
+        *static_cast<const ArrayInterface*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
+    const auto& found = *reinterpret_cast<const ArrayObject*>(array.ptr());
+    if (found.data != told.data || found.dimensions != 1 || found.shape[0] != 3 ||
+        found.strides[0] != told.item_bytes || found.base != nullptr ||
+        reinterpret_cast<PyObject*>(found.description) != nb::object(array.attr("dtype")).ptr())
+      return false;
+    const int known = kContiguous | kWritable;
+    if ((found.flags & known) != (told.flags & known)) return false;
+    const std::optional<DType> dtype = dtype_of(*found.description);
+    if (found.description->kind != told.kind || (dtype && *dtype != static_cast<DType>(i)))
+      return false;
+  }
+  return true;
+}
+
 bool lends_dlpack(nb::handle x) { return nb::hasattr(x, "__dlpack__"); }
 
 /// A NumPy array over an object with the buffer protocol, such as a bytearray.
@@ -267,6 +342,7 @@ void load_numpy() {
     if (i != static_cast<std::size_t>(DType::bf16))
       numpy.types[i] = dtype(kTypeNames[i]).release().ptr();
   }
+  numpy.has_known_layout = has_known_layout();
 }
 
 Array input_array(const char* call, nb::handle x) {
