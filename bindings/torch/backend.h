@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ended_work.h"
 #include "mccl/context.h"
 #include "mccl/group.h"
 #include "mps.h"
@@ -262,8 +263,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     options.stream_may_go = may_go(*stream);
   }
   // True if neither a hook nor a profiler observes the call, and the host may have nothing left to
-  // do once `submit` returns. In that case, a StreamWork suffices.
-  const bool may_be_over = stream && options.caller_waits && !staging.has_copies() &&
+  // do once `submit` returns. In that case, an EndedWork suffices.
+  const bool may_be_over = options.caller_waits && !on_mps && !staging.has_copies() &&
                            !ledger_->watched && !is_recorded();
   const auto started = std::chrono::steady_clock::now();
   c10::intrusive_ptr<WorkMCCL> work;
@@ -280,8 +281,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     const mccl::Work begun = submit(*group, options);
     if (stream && !batched) raise_if_failed(*group, begun);
     if (may_be_over && begun.done() && !begun.error()) {
-      return c10::make_intrusive<StreamWork>(rank_, name.type, sequence, *stream,
-                                             std::move(outputs), started);
+      return c10::make_intrusive<EndedWork>(rank_, name.type, sequence, stream, std::move(outputs),
+                                            started);
     }
     if (!work) make_work();
     work->start(begun);

@@ -1,7 +1,5 @@
 #include "stream_end.h"
 
-#include <ATen/core/ivalue.h>
-#include <ATen/core/jit_type.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -152,37 +150,5 @@ void StreamEnd::hold(const c10::Stream& stream) const {
 }
 
 void StreamEnd::hold_current_stream() const { hold(current_stream(stream_.device())); }
-
-StreamWork::StreamWork(int rank, c10d::OpType type, std::uint64_t sequence, c10::Stream stream,
-                       std::vector<at::Tensor> outputs,
-                       std::chrono::steady_clock::time_point started)
-    : Work(rank, type),
-      sequence_(sequence),
-      end_(stream, StreamEnd::Place::callers),
-      outputs_(std::move(outputs)),
-      started_(started) {
-  completed_ = true;
-  end_.mark_if_stream_may_go();
-}
-
-bool StreamWork::wait(std::chrono::milliseconds /*timeout*/) {
-  end_.hold_current_stream();
-  return true;
-}
-
-/// The host sees the future as complete immediately. A thread that reads its value makes its
-/// current stream wait for the call.
-c10::intrusive_ptr<c10::ivalue::Future> StreamWork::getFuture() {
-  const c10::Stream stream = end_.stream();
-  auto future = c10::make_intrusive<c10::ivalue::Future>(
-      c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{stream.device()});
-  const c10::StreamGuard guard(stream);
-  future->markCompleted(c10::IValue(outputs_));
-  return future;
-}
-
-float StreamWork::getDuration() const {
-  return std::chrono::duration<float, std::milli>(ended_ - started_).count();
-}
 
 }  // namespace mccl_torch
