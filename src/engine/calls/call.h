@@ -108,6 +108,7 @@ inline CallWords words_of(const Call& call) {
               at(call.kind, 16) | at(call.coding.codec, 24) | at(root, 32),
           call.count, call.counts_hash, call.sequence};
 }
+
 CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);
