@@ -43,9 +43,9 @@ try:
 except dist.MismatchError as error:
     print(f"told: {{error}}\\n", end="", flush=True)
 """
-#: Of small calls, MPI hangs in the first case and may report the second. It carries out the third,
-#: which is found only by a comparison of the calls. With the large calls, Open MPI would write past
-#: the end of the ranks' memory.
+#: With small calls, MPI hangs in the first case and may report the second. It carries out the
+#: third, which is found only by a comparison of the calls. With large calls, Open MPI would write
+#: past the end of the ranks' memory.
 UNLIKE = {
     "another call": ("world.barrier()", "world.all_reduce(one)"),
     "another count": ("world.all_reduce(np.ones(5, np.float32))", "world.all_reduce(one)"),

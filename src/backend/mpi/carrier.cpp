@@ -233,8 +233,8 @@ void MpiCarrier::post(std::shared_ptr<Operation> message) {
   process_.call([&] { own.flight->begin(place_, *own.message); });
 }
 
-/// Of two receives that could get the same message, the one that was posted first must get it, as
-/// MPI requires. So a receive is tested only for messages that no earlier one can get.
+/// If two receives could get the same message, the one that was posted first must get it, as MPI
+/// requires. So a receive is tested only for messages that no earlier one can get.
 bool MpiCarrier::advance_messages(OperationList& ended) {
   const int any_source = process_.library().abi().any_source;
   // The peers of earlier receives with each tag. A receive whose message arrives in this pass
