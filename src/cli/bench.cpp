@@ -39,6 +39,8 @@ constexpr const char* kFooter = R"(The table, with the terms of nccl-tests:
   error    with --compression, in place of wrong: the largest difference from the exact sum,
            relative to the largest number in that sum. Lines below the tables show the bytes that a
            rank sends with the codec and without compression.
+  hidden   with --overlap, below the tables: the share of a call's time that a computation of the
+           same length hides. It needs a core for the progress thread beside that of the caller.
 A row has two halves: the call out of place, and the call in place.
 
 Examples:
@@ -46,6 +48,7 @@ Examples:
   mccl bench all --ranks 4 --sizes 8,64K,16M   every collective at three sizes
   mccl bench all_reduce --sizes 8:64M:x2 --dtype bf16 --json result.json
   mccl bench broadcast --transport tcp --root 1 --no-bounds
+  mccl bench all_reduce --sizes 1M,16M --overlap
   mccl bench --json b.json --plot both.svg a.json    compared with an earlier result
   mccl bench --plot both.svg a.json b.json           pictures of two earlier results
 On several machines (srun, mpirun or torchrun can replace mccl launch):
@@ -154,7 +157,7 @@ int measure(const BenchFlags& flags, const std::vector<std::string>& arguments) 
     check_ranks(options, ranks, true, all_asked);
     std::vector<std::string> words = {"bench", kOneHost};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    return run_here(ranks, "mccl bench", words);
+    return run_here(ranks, "mccl bench", words, options.overlap);
   }
   if (flags.ranks && *flags.ranks != placement->size) {
     throw InvalidArgument(fmt::format(
@@ -228,6 +231,7 @@ void add_how(CLI::App& app, BenchFlags& flags) {
             integer_between(0, kMostCalls));
   add_switch(app, "check", "Check the first out-of-place and in-place result of each row",
              rest.check);
+  app.add_flag("--overlap", rest.overlap, "Also measure how much of each call a computation hides");
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
   add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");
   add_value(app, "--csv FILE", rest.csv, "Write the rows to FILE as CSV");

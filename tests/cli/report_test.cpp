@@ -12,6 +12,7 @@
 namespace mccl::cli::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -81,6 +82,25 @@ TEST(Table, ShowsTheSavingsOfACodecPerRow) {
             "#   all_reduce     1M:       270000      1080000  4.00 times fewer\n");
 }
 
+TEST(Table, ShowsHowMuchOfACallIsHidden) {
+  Row row = row_of(Routine::all_reduce);
+  row.in_place->overlap = Overlap{.call_us = 100, .compute_us = 102, .both_us = 112};
+  EXPECT_EQ(overlap_text({barrier_row()}), "");
+  EXPECT_THAT(overlap_text({barrier_row(), row}),
+              AllOf(HasSubstr("hidden\n"), HasSubstr("in place"), EndsWith("90 %\n")));
+}
+
+TEST(Overlap, IsTheShareOfTheShorterPartThatCostsNoTime) {
+  const auto hidden = [](double call, double compute, double both) {
+    return Overlap{.call_us = call, .compute_us = compute, .both_us = both}.hidden();
+  };
+  EXPECT_DOUBLE_EQ(hidden(100, 100, 100), 1);
+  EXPECT_DOUBLE_EQ(hidden(100, 100, 200), 0);
+  EXPECT_DOUBLE_EQ(hidden(100, 50, 100), 1);
+  EXPECT_DOUBLE_EQ(hidden(100, 100, 250), -0.5);
+  EXPECT_DOUBLE_EQ(hidden(0, 0, 1), 0);
+}
+
 TEST(Table, ShowsTheAlgorithmOfEachRow) {
   Row row = row_of(Routine::reduce);
   EXPECT_THAT(row_text(row), EndsWith(" direct\n"));
@@ -133,11 +153,11 @@ TEST(Report, CsvHasTheSameColumnsInEveryLine) {
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
-    EXPECT_EQ(std::ranges::count(line, ','), 17) << line;
+    EXPECT_EQ(std::ranges::count(line, ','), 19) << line;
     ++count;
   }
   EXPECT_EQ(count, 4);
-  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,,,,\n"));
+  EXPECT_THAT(to_csv(result()), HasSubstr("barrier,0,0,,,,false,5.5,5.0,6.0,,,,100,,,,,,\n"));
 }
 
 TEST(Report, WrongElementsAddUp) { EXPECT_EQ(wrong_elements(result().rows), 7U); }

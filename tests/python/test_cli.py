@@ -152,6 +152,16 @@ def test_a_report_on_a_full_disk_is_named():
         assert "No space left on device" in done.stderr
 
 
+def test_overlap_is_measured_for_each_half_of_a_row(tmp_path):
+    file = tmp_path / "result.json"
+    calls = ("sendrecv", "all_gather", "barrier")
+    done = run("bench", *calls, *TINY, "4K", "--overlap", "--json", file)
+    rows = json.loads(file.read_text())["rows"]
+    measured = [row["collective"] for row in rows if row["hidden"] is not None]
+    assert measured == ["sendrecv", "all_gather", "all_gather"]
+    assert all(row["overlap_us"] > 0 for row in rows if row["collective"] != "barrier")
+
+
 def test_bandwidths_follow_from_the_time(tmp_path: Path):
     file = tmp_path / "result.json"
     run("bench", "all_reduce", "all_gather", "reduce", "--ranks", 3, *TINY, "12K", "--json", file)

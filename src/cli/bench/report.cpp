@@ -56,7 +56,9 @@ Json half_json(const Row& row, const Measurement& measured, bool in_place) {
           {"error", or_null(measured.error)},
           {"sent_bytes", row.sent ? Json(row.sent->rounded) : Json(nullptr)},
           {"sent_bytes_exact", row.sent ? Json(row.sent->exact) : Json(nullptr)},
-          {"algorithm", measured.algorithm}};
+          {"algorithm", measured.algorithm},
+          {"overlap_us", measured.overlap ? Json(measured.overlap->both_us) : Json(nullptr)},
+          {"hidden", measured.overlap ? Json(measured.overlap->hidden()) : Json(nullptr)}};
 }
 
 Json rows_json(const Result& result) {
@@ -179,6 +181,28 @@ std::string sent_text(const std::vector<Row>& rows, std::string_view codec) {
   return text;
 }
 
+std::string overlap_text(const std::vector<Row>& rows) {
+  constexpr const char* kLine = "#   {:<14} {:>5} {:<12} {:>10} {:>10} {:>10} {:>9}\n";
+  std::string text;
+  const auto add = [&](const Row& row, const std::optional<Measurement>& half, bool in_place) {
+    if (!half || !half->overlap) return;
+    if (text.empty()) {
+      text = "# a call while the caller computes for as long as the call takes:\n" +
+             fmt::format(kLine, "", "size", "", "call us", "compute us", "both us", "hidden");
+    }
+    const Overlap& overlap = *half->overlap;
+    text += fmt::format(kLine, info_of(row.routine).name, text_of_size(row.shape.bytes),
+                        in_place ? "in place" : "out of place", number_text(overlap.call_us),
+                        number_text(overlap.compute_us), number_text(overlap.both_us),
+                        fmt::format("{:.0f} %", 100 * overlap.hidden()));
+  };
+  for (const Row& row : rows) {
+    add(row, row.out_of_place, false);
+    add(row, row.in_place, true);
+  }
+  return text;
+}
+
 std::uint64_t wrong_elements(const std::vector<Row>& rows) {
   std::uint64_t wrong = 0;
   for (const Row& row : rows) {
@@ -206,7 +230,7 @@ std::string to_json(const Result& result) {
 std::string to_csv(const Result& result) {
   std::string text =
       "collective,bytes,count,dtype,op,root,in_place,time_us,p50_us,p99_us,algbw,busbw,wrong,"
-      "iterations,error,sent_bytes,sent_bytes_exact,algorithm\n";
+      "iterations,error,sent_bytes,sent_bytes_exact,algorithm,overlap_us,hidden\n";
   for (const Json& row : rows_json(result)) {
     std::string separator;
     for (const Json& value : row) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/bench/bounds.h"
+#include "cli/bench/overlap.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/trial.h"
 #include "mccl/context.h"
@@ -25,7 +26,8 @@ struct Measurement {
   /// Replaces `wrong` if sums may be rounded: the largest error of an element on any rank, relative
   /// to the largest expected magnitude.
   std::optional<double> error;
-  std::string algorithm;  ///< Algorithm that ran; "messages" for sendrecv.
+  std::string algorithm;           ///< Algorithm that ran; "messages" for sendrecv.
+  std::optional<Overlap> overlap;  ///< Set with Options::overlap, except for a barrier.
 };
 
 /// Bytes that the busiest rank sends in one call, including frame headers and the bytes that it
@@ -82,6 +84,8 @@ std::string row_text(const Row& row);
 std::string calls_refused(const std::vector<Row>& rows);
 /// Returns a title, and a line for each row with `sent`. Empty if no row has `sent`.
 std::string sent_text(const std::vector<Row>& rows, std::string_view codec);
+/// Returns a title, and a line for each half of a row with `overlap`. Empty if there is none.
+std::string overlap_text(const std::vector<Row>& rows);
 
 /// Returns one JSON object. Times are in microseconds, rates in GB/s. A figure that does not exist
 /// is null.

@@ -82,6 +82,7 @@ struct Options {
   int root = 0;
   bool check = true;
   bool bounds = true;
+  bool overlap = false;          ///< True to measure each call beside a computation too.
   double seconds = 0.2;          ///< Time to spend on each half of a row.
   std::uint64_t iterations = 0;  ///< Number of timed calls; 0: as many as `seconds` allows.
   std::uint64_t warmup = 5;
@@ -115,8 +116,10 @@ Options parse_calls(const CallFlags& flags, Options options = {},
 void run_rank(Context& context, const Options& options, bool one_host);
 
 /// Runs this program with `arguments` in `ranks` processes of this machine, with its standard
-/// output and error. `command` begins each message of the launcher. Returns 0, or 1 if a rank
-/// failed. If a signal to this process ends the job, the same signal then kills this process.
-int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments);
+/// output and error. If `overlaps` is false, each rank has one core, unless other threads encrypt.
+/// `command` begins each message of the launcher. Returns 0, or 1 if a rank failed. If a signal to
+/// this process ends the job, the same signal then kills this process.
+int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments,
+             bool overlaps = false);
 
 }  // namespace mccl::cli::bench

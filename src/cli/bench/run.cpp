@@ -13,6 +13,7 @@
 #include "base/coding.h"
 #include "base/environment.h"
 #include "cli/bench/bounds.h"
+#include "cli/bench/overlap.h"
 #include "cli/bench/report.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/trial.h"
@@ -66,6 +67,7 @@ class Run {
     }
     progress("");
     print(sent_text(result_.rows, result_.setup.compression));
+    print(overlap_text(result_.rows));
     return std::move(result_);
   }
 
@@ -97,6 +99,8 @@ class Run {
         auto& half = in_place ? row.in_place : row.out_of_place;
         half = measure_half(row, trial, in_place);
         half->algorithm = algorithm;
+        if (options_.overlap && row.shape.bytes > 0)
+          half->overlap = measure_overlap(*group_, trial, half->timing.time_us, options_);
       } else {
         row.instead = algorithm;
       }
@@ -197,7 +201,8 @@ void run_rank(Context& context, const Options& options, bool one_host) {
   }
 }
 
-int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments) {
+int run_here(int ranks, const std::string& command, const std::vector<std::string>& arguments,
+             bool overlaps) {
   launch::RunOptions options;
   options.command = command;
   options.inherited = process_environment();
@@ -205,10 +210,11 @@ int run_here(int ranks, const std::string& command, const std::vector<std::strin
   options.inherited.erase("MCCL_HOSTFILE");
   options.inherits_streams = true;
   options.grace = kGraceHere;
-  // A rank drives its transports with one thread, but other threads help it to encrypt.
+  // A rank drives its transports with one thread, but other threads help it to encrypt, and its
+  // progress thread advances calls while the caller computes.
   const auto encryption = options.inherited.find("MCCL_ENCRYPTION");
   const bool encrypts = encryption != options.inherited.end() && encryption->second == "on";
-  options.bind_to = encrypts ? launch::BindTo::share : launch::BindTo::core;
+  options.bind_to = encrypts || overlaps ? launch::BindTo::share : launch::BindTo::core;
   launch::JobRequest request;
   request.program = {this_program().string()};
   request.program.insert(request.program.end(), arguments.begin(), arguments.end());

@@ -136,33 +136,43 @@ void Trial::place(const Memory& a, const Memory& b, bool in_place) {
   }
 }
 
-void Trial::run(const CallOptions& options) const {
+Work Trial::start(const CallOptions& options) const {
+  const int ranks = group_.size();
+  const int next = (group_.rank() + 1) % ranks;
+  const int previous = (group_.rank() + ranks - 1) % ranks;
   switch (routine_) {
     case Routine::all_reduce:
-      return group_.all_reduce(in_, out_, op_, options).wait();
+      return group_.all_reduce(in_, out_, op_, options);
     case Routine::all_gather:
-      return group_.all_gather(in_, out_, options).wait();
+      return group_.all_gather(in_, out_, options);
     case Routine::reduce_scatter:
-      return group_.reduce_scatter(in_, out_, op_, options).wait();
+      return group_.reduce_scatter(in_, out_, op_, options);
     case Routine::all_to_all:
-      return group_.all_to_all(in_, out_, options).wait();
+      return group_.all_to_all(in_, out_, options);
     case Routine::broadcast:
-      return group_.broadcast(out_, root_, options).wait();
+      return group_.broadcast(out_, root_, options);
     case Routine::reduce:
-      return group_.reduce(in_, out_, op_, root_, options).wait();
+      return group_.reduce(in_, out_, op_, root_, options);
     case Routine::gather:
-      return group_.gather(in_, out_, root_, options).wait();
+      return group_.gather(in_, out_, root_, options);
     case Routine::scatter:
-      return group_.scatter(in_, out_, root_, options).wait();
+      return group_.scatter(in_, out_, root_, options);
     case Routine::barrier:
-      return group_.barrier(options).wait();
-    case Routine::sendrecv: {
-      const int ranks = group_.size();
-      const Work sent = group_.send(in_, (group_.rank() + 1) % ranks, kTag, options);
-      group_.recv(out_, (group_.rank() + ranks - 1) % ranks, kTag, options).wait();
-      sent.wait();
-    }
+      return group_.barrier(options);
+    case Routine::sendrecv:
+      return Work::all_of(
+          {group_.send(in_, next, kTag, options), group_.recv(out_, previous, kTag, options)});
   }
+  return {};
+}
+
+void Trial::run(const CallOptions& options) const {
+  if (routine_ != Routine::sendrecv) return start(options).wait();
+  // The caller waits for the receive first, without an object for both messages.
+  const int ranks = group_.size();
+  const Work sent = group_.send(in_, (group_.rank() + 1) % ranks, kTag, options);
+  group_.recv(out_, (group_.rank() + ranks - 1) % ranks, kTag, options).wait();
+  sent.wait();
 }
 
 void Trial::fill() const {

@@ -64,6 +64,8 @@ class Trial {
   /// Fills the input, and overwrites the output with a value that a correct call replaces.
   void fill() const;
   void run(const CallOptions& options = kBlocking) const;
+  /// Starts the call.
+  Work start(const CallOptions& options) const;
   /// Returns the number of wrong elements in this rank's output, after one fill() and one run().
   std::uint64_t wrong() const;
   /// See Measurement::error. Only for sums of floats.
