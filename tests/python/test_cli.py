@@ -155,7 +155,7 @@ def test_a_report_on_a_full_disk_is_named():
 def test_overlap_is_measured_for_each_half_of_a_row(tmp_path):
     file = tmp_path / "result.json"
     calls = ("sendrecv", "all_gather", "barrier")
-    done = run("bench", *calls, *TINY, "4K", "--overlap", "--json", file)
+    run("bench", *calls, *TINY, "4K", "--overlap", "--json", file)
     rows = json.loads(file.read_text())["rows"]
     measured = [row["collective"] for row in rows if row["hidden"] is not None]
     assert measured == ["sendrecv", "all_gather", "all_gather"]
