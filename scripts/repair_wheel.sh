@@ -14,7 +14,7 @@ trap 'rm -rf "$folder"' EXIT
 libc=$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2 | tr . _)
 # Excludes the libraries of torch and MLX, which are loaded before the extensions, and libmccl,
 # which is in the wheel already, where the extensions find it.
-PATH=$(dirname "$python"):$PATH auditwheel repair --plat "manylinux_${libc}_$(uname -m)" \
+PATH=$(cd "$(dirname "$python")" && pwd):$PATH auditwheel repair --plat "manylinux_${libc}_$(uname -m)" \
   --exclude 'libmccl.so*' --exclude 'libmlx*.so*' --exclude 'libtorch*.so*' --exclude 'libc10*.so*' \
   --only-plat --wheel-dir "$folder/repaired" "$wheel"
 # Moves the program back if auditwheel has replaced it by a Python script. The program looks for

@@ -26,7 +26,7 @@ class CallClock {
   /// times. If reading the counter is slow, a call has times if its number is a multiple of
   /// kTimedEvery. It also has times if its number is a multiple of kTickEvery and the system's
   /// coarse clock has ticked (every 1 to 10 ms) since this function last read the counter.
-  std::int64_t sparse_count(std::uint64_t number) {
+  std::int64_t sparse_count([[maybe_unused]] std::uint64_t number) {
 #ifdef CLOCK_MONOTONIC_COARSE
     if (!is_fast_) {
       if (number % kTickEvery != 0) return 0;
@@ -58,7 +58,8 @@ class CallClock {
   }
 
   bool is_fast_;
-  timespec tick_ = {};  ///< Value of the coarse clock when sparse_count() last read the counter.
+  /// Value of the coarse clock, if there is one, when sparse_count() last read the counter.
+  [[maybe_unused]] timespec tick_ = {};
 };
 
 }  // namespace mccl

@@ -43,8 +43,8 @@ class Berth {
 
  private:
   struct GiveBack {
-    SlotMemory* owner = nullptr;
-    std::size_t region = 0;
+    SlotMemory* owner;
+    std::size_t region;
     void operator()(const std::byte* memory) const;
   };
 
