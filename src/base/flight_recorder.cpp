@@ -97,7 +97,7 @@ FlightRecorder::FlightRecorder(FlightOrigin origin)
     : origin_(std::move(origin)),
       made_(Clock::now()),
       made_cycles_(cycle_count()),
-      slots_(std::make_unique<Slot[]>(kCalls)) {}
+      slots_(kCalls) {}
 
 std::uint32_t FlightRecorder::add_group(FlightGroup group) {
   const std::lock_guard lock(mutex_);

@@ -166,7 +166,7 @@ class FlightRecorder {
   const FlightOrigin origin_;
   const Clock::time_point made_;
   const std::int64_t made_cycles_;
-  const std::unique_ptr<Slot[]> slots_;
+  std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_{0};
 
   mutable std::mutex mutex_;                      // guards the members below
