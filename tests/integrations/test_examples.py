@@ -58,7 +58,7 @@ def test_lightning_starts_its_ranks():
 
 def test_ignite_starts_its_ranks():
     output = run(sys.executable, EXAMPLES / "with_ignite.py", **AS_TORCH_2_14)
-    assert "2 ranks on mccl: [3.0, 3.0, 3.0]" in output
+    assert "2 ranks on mccl: [3.0, 3.0, 3.0] DistributedDataParallel" in output
 
 
 def loss_of_deepspeed(stage: int, folder: Path) -> float:

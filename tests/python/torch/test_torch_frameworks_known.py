@@ -33,6 +33,7 @@ class AcceleratorState:
         self.backend, self.distributed_type = state._prepare_backend(cpu, False, backend)
 """,
     "ignite/distributed/comp_models/native.py": """
+MPI = "mpi"
 class _NativeDistModel:
     available_backends = ("gloo",)
 """,
@@ -102,10 +103,13 @@ def test_accelerate_imported_before_mccl(stand_ins: Path):
 def test_ignite_lists_the_backend(stand_ins: Path):
     code = """
 import torch, mccl
-from ignite.distributed.comp_models.native import _NativeDistModel
-print(*_NativeDistModel.available_backends)
+from ignite.distributed.comp_models import native
+print(*native._NativeDistModel.available_backends)
+# Ignite wraps a model in DDP if the backend is one of the three that it knows.
+print(*(name in ("nccl", "gloo", native.MPI) for name in ("mpi", "mccl", "mccl_engine", "ucc")))
 """
-    assert run(stand_ins, code).stdout == "gloo mccl mccl_engine\n"
+    done = run(stand_ins, code)
+    assert done.stdout.splitlines() == ["gloo mccl mccl_engine", "True True True False"]
 
 
 def test_lightning_has_the_strategy(stand_ins: Path):
