@@ -26,16 +26,14 @@ bool EndedWork::wait(std::chrono::milliseconds /*timeout*/) {
 /// The host sees the future as complete immediately. A thread that reads its value makes its
 /// current stream wait for the call.
 c10::intrusive_ptr<c10::ivalue::Future> EndedWork::getFuture() {
-  const auto type = c10::ListType::create(c10::TensorType::get());
-  if (!end_) {
-    auto future = c10::make_intrusive<c10::ivalue::Future>(type);
-    future->markCompleted(c10::IValue(outputs_));
-    return future;
+  std::vector<c10::Device> devices;
+  std::optional<c10::StreamGuard> guard;
+  if (end_) {
+    devices.push_back(end_->stream().device());
+    guard.emplace(end_->stream());
   }
-  const c10::Stream stream = end_->stream();
-  auto future =
-      c10::make_intrusive<c10::ivalue::Future>(type, std::vector<c10::Device>{stream.device()});
-  const c10::StreamGuard guard(stream);
+  auto future = c10::make_intrusive<c10::ivalue::Future>(
+      c10::ListType::create(c10::TensorType::get()), std::move(devices));
   future->markCompleted(c10::IValue(outputs_));
   return future;
 }

@@ -83,8 +83,8 @@ class Flight {
 
   /// The message that must arrive before MPI can begin to receive it; null if there is none.
   const Receive* awaits() const { return receives_.empty() ? nullptr : &receives_.front(); }
-  /// For a receive from any rank: test() ignores messages from these ranks, since other receives
-  /// were posted for them before.
+  /// Makes test() of a receive from any rank ignore messages from these ranks, because earlier
+  /// receives have a claim to them.
   void ignore(std::vector<int> ranks) { ignored_ = std::move(ranks); }
   /// Gives up the messages that have not arrived.
   void cancel() { receives_.clear(); }
