@@ -17,8 +17,10 @@ from peers.cells import Cell
 
 RANKS = 2
 LIMIT = 600.0  # maximum seconds between two lines
-DDP_CELLS = (Cell("ddp_digits", 0), Cell("ddp_25m", 0))
-CABLE_CELLS = (Cell("link_1g", 64 << 20), Cell("links_1g_500m", 64 << 20))
+DDP_CELLS = (Cell("ddp_digits", 0), Cell("ddp_25m", 0), Cell("fsdp_25m", 0))
+CABLE_CELLS = tuple(
+    Cell(name, 64 << 20) for name in ("link_1g", "link_1g_encrypted", "links_1g_500m")
+)
 LAYER_SECONDS = 2.0  # seconds per size and round
 
 

@@ -1,9 +1,10 @@
-"""Times a training step with DistributedDataParallel, MCCL and Gloo taking turns.
+"""Times a training step with DDP and with FSDP2; MCCL, Gloo and torch's "fake" backend take turns.
 
     torchrun --nproc_per_node=2 --standalone bench/peers/ddp_step.py
 
 The same processes hold a group of each backend, and a replica of each model per group. They run a
-round of steps on one replica, then on the other. A step is forward, backward and optimizer. Prints
+round of steps on one replica, then on the next. A step is forward, backward and optimizer. The
+backend "fake" sends nothing, so its step takes the time that remains without communication. Prints
 one JSON line per round, backend and model.
 """
 
@@ -20,12 +21,15 @@ import torch
 import torch.distributed as dist
 from cells import at_share, emit
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed import fake_pg  # noqa: F401  (registers "fake")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import ddp_digits
 
-BACKENDS = {"mccl-torch": "mccl", "gloo": "gloo"}
+BACKENDS = {"mccl-torch": "mccl", "gloo": "gloo", "torch-fake": "fake"}
 WIDTH = 2048
 LAYERS = 6
 
@@ -37,10 +41,24 @@ def perceptron() -> nn.Module:
     return nn.Sequential(*layers)
 
 
+def replica(model: nn.Module, group: dist.ProcessGroup) -> DistributedDataParallel:
+    """Wraps the model. With the backend "fake", which returns no sums, a hook takes its place."""
+    wrapped = DistributedDataParallel(model, process_group=group)
+
+    def send_nothing(_, bucket):  # noqa: ANN001, ANN202  (DDP refuses annotations that are text)
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    if dist.get_backend(group) == "fake":
+        wrapped.register_comm_hook(None, send_nothing)
+    return wrapped
+
+
 def digits_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
     """Returns a step of examples/ddp_digits.py with `batch` images on this rank."""
-    data = ddp_digits.load_data()
-    model = DistributedDataParallel(ddp_digits.make_model(0), process_group=group)
+    data = ddp_digits.load_data(torch.device("cpu"))
+    model = replica(ddp_digits.make_model(0), group)
     images, labels = data.train_images[:batch], data.train_labels[:batch]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     return lambda: one_step(optimizer, lambda: nn.functional.cross_entropy(model(images), labels))
@@ -48,7 +66,20 @@ def digits_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
 
 def perceptron_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
     """Returns a step of the large model."""
-    model = DistributedDataParallel(perceptron(), process_group=group)
+    model = replica(perceptron(), group)
+    rows = torch.randn(batch, WIDTH, generator=torch.Generator().manual_seed(0))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+    return lambda: one_step(optimizer, lambda: nn.functional.mse_loss(model(rows), rows))
+
+
+def sharded_step(group: dist.ProcessGroup, batch: int) -> Callable[[], None]:
+    """Returns a step of the large model with FSDP2, whose buffers the group allocates if it can."""
+    mesh = DeviceMesh.from_group(group, "cpu")
+    model = perceptron()
+    shared = group._get_backend(torch.device("cpu")).supports_tensor_alloc(torch.device("cpu"))
+    for module in (*model, model):
+        fully_shard(module, mesh=mesh)
+        module.set_allocate_memory_from_process_group_for_comm(shared)
     rows = torch.randn(batch, WIDTH, generator=torch.Generator().manual_seed(0))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     return lambda: one_step(optimizer, lambda: nn.functional.mse_loss(model(rows), rows))
@@ -91,6 +122,7 @@ def main() -> int:
     models = {
         "ddp_digits": (digits_step, arguments.digits_batch),
         "ddp_25m": (perceptron_step, arguments.perceptron_batch),
+        "fsdp_25m": (sharded_step, arguments.perceptron_batch),
     }
     for model, (make, batch) in models.items():
         steps = {name: make(group, batch) for name, group in groups.items()}

@@ -3,9 +3,12 @@
 #include "python/errors.h"
 // The include above must stay first: it makes the error types visible to other libraries (see
 // errors.h).
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -90,6 +93,22 @@ nb::object start(const Settings& settings) {
   return process.world;
 }
 
+/// Memory of `bytes` bytes for the buffers of collectives, as a NumPy array of bytes.
+nb::object allocate(std::size_t bytes) {
+  const std::shared_ptr<Context> context = registry().context;
+  if (!context) throw InvalidArgument("empty: this process is in no job; call init() first");
+  auto memory = std::make_unique<std::shared_ptr<std::byte>>();
+  {
+    const nb::gil_scoped_release without_gil;  // clearing new pages takes time
+    *memory = context->allocate(bytes);
+  }
+  std::byte* const data = memory->get();
+  const nb::capsule owner(memory.release(), [](void* held) noexcept {
+    delete static_cast<std::shared_ptr<std::byte>*>(held);
+  });
+  return nb::cast(nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(data, {bytes}, owner));
+}
+
 nb::object world() {
   const nb::object& found = registry().world;
   return found.is_valid() ? found : nb::none();
@@ -155,6 +174,8 @@ void bind_world(nb::module_& module) {
       "settings"_a,
       "The rank, the size and the root that resolved settings and the launcher give. Raises "
       "InvalidArgument if they are wrong.");
+  module.def("allocate", &allocate, "bytes"_a,
+             "Memory for the buffers of collectives, as an array of bytes.");
   module.def("world", &world, "The group of all ranks, or None.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
   module.def("close_stores", &close_stores, "Closes the stores through which the ranks met.");

@@ -96,9 +96,12 @@ class ProcessGroupMCCL final : public c10d::Backend {
   /// Lets later calls use memory of the engine's allocator on this GPU in place. All ranks must
   /// call it.
   void reach_memory(c10::DeviceIndex index);
+  /// True if allocateTensor() returns memory that other ranks access. torch passes a negative index
+  /// for the CPU; DDP and FSDP2 then allocate their buffers with allocateTensor().
   bool supportsTensorAlloc(c10::DeviceIndex index) override;
-  /// Allocates a tensor of `size` elements in memory of the engine's allocator. Other GPUs can
-  /// access it only after a later reach_memory().
+  /// Allocates a tensor of `size` elements, on the CPU in memory that the other ranks of the host
+  /// read (Context::allocate()), on a GPU in memory of the engine's allocator. Other GPUs can
+  /// access the latter only after a later reach_memory().
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
@@ -171,6 +174,12 @@ class ProcessGroupMCCL final : public c10d::Backend {
   struct Reconfiguring;
   using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
 
+  /// Null if the group has no members.
+  std::shared_ptr<mccl::Context> context() const {
+    const std::lock_guard lock(mutex_);
+    return membership_.context;
+  }
+  at::Tensor allocate_on_host(const char* call, long size, const at::TensorOptions& options);
   bool was_forked() const { return forks_so_far() != forks_; }
   /// The group; throws DistBackendError if it was shut down or if this process is a forked child.
   std::shared_ptr<mccl::Group> open_group(const char* call) const;

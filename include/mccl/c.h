@@ -156,6 +156,7 @@ typedef struct mccl_config mccl_config;   /* settings */
 typedef struct mccl_store mccl_store;     /* key-value store through which ranks find each other */
 typedef struct mccl_context mccl_context; /* this process's membership in a job */
 typedef struct mccl_group mccl_group;     /* ranks that communicate together */
+typedef struct mccl_memory mccl_memory;   /* memory for the buffers of calls */
 typedef struct mccl_work mccl_work;       /* handle of one call */
 
 /* Zero an options struct, set struct_size to its sizeof, then set the fields that you need. Later
@@ -334,6 +335,20 @@ MCCL_API mccl_status mccl_context_reset_metrics(mccl_context* context) MCCL_NOEX
  * second. "nodes" lists the node of each rank; it is empty if no two ranks share memory. */
 MCCL_API mccl_status mccl_context_costs_json(const mccl_context* context, char* text,
                                              size_t capacity, size_t* length) MCCL_NOEXCEPT;
+
+/* Allocates `bytes` bytes for the buffers of calls, at a page, with undefined content. The other
+ * ranks of this host can read this memory, so large calls whose buffers lie in it need not copy the
+ * data for them first. Calls work with any memory; such buffers make them faster. The memory may
+ * outlive the context. Call it in the process that created the context, not in a fork of it.
+ * Without other ranks on this host, on macOS, and with the setting shared_buffers=false, the memory
+ * is ordinary memory. Since version 2. */
+MCCL_API mccl_status mccl_context_allocate(mccl_context* context, size_t bytes,
+                                           mccl_memory** memory) MCCL_NOEXCEPT;
+/* The first byte; NULL for NULL or a handle of another kind. Since version 2. */
+MCCL_API void* mccl_memory_data(const mccl_memory* memory) MCCL_NOEXCEPT;
+/* Frees the memory and its handle; NULL is allowed. No call may be using the memory. Since version
+ * 2. */
+MCCL_API void mccl_memory_destroy(mccl_memory* memory) MCCL_NOEXCEPT;
 
 /* Call mccl_before_fork() before fork(), and mccl_after_fork_in_parent() and
  * mccl_after_fork_in_child() after it, all on the thread that forks, for instance in handlers that

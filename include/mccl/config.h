@@ -74,6 +74,8 @@ struct MCCL_API Config {
   /// Whether large messages between ranks of one host are copied once, directly from the memory of
   /// the sending process: auto, on, off. With auto, they are if that was measured to be faster
   std::string cross_memory = "auto";
+  /// If true, memory from Context::allocate() lies where the other ranks of this host can read it
+  bool shared_buffers = true;
   bool transport_crc = false;  ///< If true, every message is checked with a CRC-32C
   /// If true, GPU kernels may fuse a multiplication and an addition, and may fail to recognise NaN
   bool fast_math = true;

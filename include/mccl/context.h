@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,6 +88,15 @@ class MCCL_API Context {
   virtual std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
                                        std::chrono::milliseconds timeout,
                                        const std::optional<Compression>& compression = {}) = 0;
+
+  /// Allocates `bytes` bytes for the buffers of collectives, at a page, with undefined content. The
+  /// other ranks of this host can read this memory, so calls whose buffers lie in it, and are
+  /// large, need not copy the data for them first. Calls work with any memory; such buffers make
+  /// them faster. The memory is freed with the last reference, on any thread, and may outlive the
+  /// context. Call it in the process that created the context, not in a fork of it. Without other
+  /// ranks on this host, on macOS, and with the setting shared_buffers=false, the memory is
+  /// ordinary memory. Throws Error if there is not enough memory.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
 
   /// Announces to the peers that this rank is leaving, and stops the progress thread. Pending calls
   /// fail with AbortedError. The destructor does the same.

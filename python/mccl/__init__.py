@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import mlx as mlx
     from .config import MCCLConfig, get_config, init
     from .metrics import flight_record, get_metrics, log_metrics, reset_metrics
+    from .torch_memory import empty
 
 mccl_engine.require_alone()
 
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "MCCLConfig",
     "__version__",
+    "empty",
     "flight_record",
     "get_config",
     "get_metrics",
@@ -37,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "MCCLConfig": "config",
+    "empty": "torch_memory",
     "get_config": "config",
     "init": "config",
     "flight_record": "metrics",

@@ -96,6 +96,10 @@ class JobContext final : public Context {
     return make_group(name, members, timeout, compression);
   }
 
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    return engine_->allocate(bytes);
+  }
+
   void shutdown() override {
     has_left_ = true;
     engine_->shutdown();

@@ -158,6 +158,9 @@ constexpr SettingRow kRows[] = {
      "from the memory of the sending process, instead of twice, through shared memory. auto: if a "
      "measurement at the start of the job finds that faster; on: wherever the system permits it",
      {.kind = choice, .must_agree = true}},
+    {"shared_buffers", &Config::shared_buffers, "true, false",
+     "Linux only: buffers that MCCL allocates for collectives, as mccl.empty() does, lie in memory "
+     "that the other ranks of this host read where it lies. false: in ordinary memory"},
     {"transport_crc",
      &Config::transport_crc,
      "true, false",

@@ -128,6 +128,8 @@ std::string_view name_of(HandleKind kind) {
       return "a mccl_group";
     case HandleKind::work:
       return "a mccl_work";
+    case HandleKind::memory:
+      return "a mccl_memory";
   }
   return "no valid handle (perhaps it was destroyed)";
 }

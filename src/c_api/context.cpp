@@ -91,6 +91,23 @@ void mccl_context_destroy(mccl_context* context) noexcept {
   destroy("mccl_context_destroy", context);
 }
 
+mccl_status mccl_context_allocate(mccl_context* context, size_t bytes,
+                                  mccl_memory** memory) noexcept {
+  constexpr const char* kCall = "mccl_context_allocate";
+  return guarded([&] {
+    clear(kCall, "memory", memory);
+    hand_out(memory, context_of(kCall, context).allocate(bytes));
+  });
+}
+
+void* mccl_memory_data(const mccl_memory* memory) noexcept {
+  void* data = nullptr;
+  guarded([&] { data = checked("mccl_memory_data", "memory", memory).value.get(); });
+  return data;
+}
+
+void mccl_memory_destroy(mccl_memory* memory) noexcept { destroy("mccl_memory_destroy", memory); }
+
 int32_t mccl_context_rank(const mccl_context* context) noexcept {
   int32_t rank = -1;
   guarded([&] { rank = context_of("mccl_context_rank", context).rank(); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,6 +25,7 @@ enum class HandleKind : std::uint32_t {
   context = 0x4343'0003,
   group = 0x4343'0004,
   work = 0x4343'0005,
+  memory = 0x4343'0006,
 };
 
 /// Throws InvalidArgument if `found` differs from `expected`; the message names both types.
@@ -46,6 +48,9 @@ struct mccl_context
     : mccl::c_api::Handle<mccl::c_api::HandleKind::context, std::shared_ptr<mccl::Context>> {};
 struct mccl_group
     : mccl::c_api::Handle<mccl::c_api::HandleKind::group, std::shared_ptr<mccl::Group>> {};
+
+struct mccl_memory
+    : mccl::c_api::Handle<mccl::c_api::HandleKind::memory, std::shared_ptr<std::byte>> {};
 
 struct mccl_work : mccl::c_api::Handle<mccl::c_api::HandleKind::work, mccl::Work> {
   /// The groups of the call, kept alive by the handle. Destroying a group ends its calls, and a

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/machine.h"
 #include "cli/bench/bounds.h"
 #include "cli/bench/routine.h"
 #include "cli/command.h"
@@ -231,6 +232,9 @@ void add_how(CLI::App& app, BenchFlags& flags) {
             integer_between(0, kMostCalls));
   add_switch(app, "check", "Check the first out-of-place and in-place result of each row",
              rest.check);
+  app.add_flag("--shared-buffers", rest.shared_buffers,
+               "Call with buffers that other ranks of the host read where they lie, as made by\n"
+               "mccl.empty() and Context::allocate()");
   app.add_flag("--overlap", rest.overlap, "Also measure how much of each call a computation hides");
   add_switch(app, "bounds", "Measure the upper bounds of this machine", rest.bounds);
   add_value(app, "--json FILE", rest.json, "Write the result to FILE as one JSON object");

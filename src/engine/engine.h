@@ -108,6 +108,10 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
 
   /// The node number of each rank of the job, indexed by rank; empty if no two ranks share memory.
   const std::vector<int>& nodes() const { return memory_->nodes; }
+  /// Allocates memory that this rank's neighbours can read; see Context::allocate(). Thread-safe.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const {
+    return node::allocate(memory_->arena, bytes);
+  }
   /// True if all ranks of the job share memory.
   bool is_one_node() const {
     return !nodes().empty() && std::ranges::count(nodes(), nodes().front()) == options_.size;

@@ -11,47 +11,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/descriptor.h"
 #include "base/machine.h"
 #include "base/no_signal.h"
+#include "node/free_list.h"
+#include "node/heap.h"
+#include "node/memory_file.h"
 
 namespace mccl::node {
-
-/// Mapped memory, which the destructor unmaps.
-class Mapping {
- public:
-  Mapping() = default;
-  ~Mapping();
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&& other) noexcept;
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  /// Maps `bytes` from `offset` of the file, both multiples of page_bytes(). The system maps each
-  /// page at its first access, which delays a call less than mapping all pages at once. Throws
-  /// Error if the system refuses.
-  static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
-  /// Maps the same bytes at two consecutive places, so that an access past the end continues at the
-  /// beginning.
-  static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
-
-  std::byte* data() const { return data_; }
-  std::size_t size() const { return size_; }
-
- private:
-  Mapping(std::byte* data, std::size_t size) : data_(data), size_(size) {}
-
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-/// Makes a file of `bytes` bytes, without allocating memory for it yet. The file can never shrink,
-/// because an access to mapped memory past the end of a file raises SIGBUS. Throws Error if the
-/// file cannot be made.
-Descriptor make_memory_file(std::size_t bytes);
 
 /// Distance in bytes between data that different processes write, to avoid false sharing.
 inline constexpr std::size_t kLine = kLongestLine;
@@ -66,12 +37,14 @@ struct RangePlace {
 
 /// Lies at the beginning of the first page of every arena.
 struct ArenaHeader {
-  static constexpr std::uint64_t kMagic = 0x6d63636c2d73686eULL;
+  static constexpr std::uint64_t kMagic = 0x6d63636c2d73686fULL;
   std::uint64_t magic = kMagic;
   /// Address of this header in the process that made the arena, and a random number. A process that
   /// finds the number there reads the memory of that process (peer_memory.h).
   std::uint64_t address = 0;
   std::uint64_t token = 0;
+  /// Offset of the heap (heap.h), which extends to the end of the file.
+  std::uint64_t heap = 0;
   /// Nonzero while the process sleeps, so that another process must wake it; see Bell.
   alignas(kLine) std::atomic<std::uint32_t> asleep{0};
   /// Incremented at every heartbeat, so that neighbours see without a message that the process is
@@ -108,9 +81,10 @@ class Range {
 /// releasing the range needs, so that a release cannot fail.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  /// Makes an arena from which ranges of up to `capacity` bytes in total can be allocated. Throws
-  /// Error if the system provides no shared memory.
-  static std::shared_ptr<Arena> make(std::size_t capacity);
+  /// Makes an arena from which ranges of up to `capacity` bytes in total can be allocated, and
+  /// buffers of up to `heap` bytes. There is no heap if `heap` is 0, or if this process may not
+  /// make so large a file. Throws Error if the system provides no shared memory.
+  static std::shared_ptr<Arena> make(std::size_t capacity, std::size_t heap = 0);
 
   /// Allocates a range whose memory() has at least `bytes` bytes. Returns an empty Range if the
   /// arena's capacity is used up or the system has no memory left. The first `cleared` bytes are
@@ -125,6 +99,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   const Descriptor& file() const { return file_; }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   std::size_t capacity() const { return capacity_; }
+  /// The heap, for buffers of collectives; null if there is none. Unlike the arena, it is
+  /// thread-safe.
+  Heap* heap() { return heap_ ? &*heap_ : nullptr; }
   /// Total size in bytes of the ranges that their owner or a reader still uses.
   std::size_t taken() const { return taken_; }
 
@@ -141,23 +118,22 @@ class Arena : public std::enable_shared_from_this<Arena> {
   /// size. A new group then need not wait until the system has allocated and cleared pages.
   static constexpr std::size_t kSpareBytes = std::size_t{8} << 20;
 
-  explicit Arena(std::size_t capacity);
+  Arena(std::size_t capacity, std::size_t heap);
   bool take_spare(std::size_t bytes, Range& range);
   bool take_new(std::size_t bytes, Range& range);
-  bool find_place(std::size_t bytes, RangePlace& place);
   bool release_spares() noexcept;
   bool discard(const RangePlace& place) noexcept;
-  void give_back(RangePlace place) noexcept;
 
   const std::size_t capacity_;
   Descriptor file_;
   Mapping first_page_;
   std::size_t taken_ = 0;
-  std::size_t ranges_ = 0;        // number of ranges in use, retired and spare
-  std::vector<RangePlace> free_;  // sorted by offset; adjacent places are merged
+  std::size_t ranges_ = 0;  // number of ranges in use, retired and spare
+  FreeList free_;
   std::vector<Retired> retired_;  // released by their owners; readers may still use them
   std::vector<Retired> spare_;    // unused, kept for take_spare()
   std::size_t spare_bytes_ = 0;
+  std::optional<Heap> heap_;
 };
 
 /// A range of a peer's arena.
@@ -185,7 +161,7 @@ class PeerArena {
   explicit PeerArena(Descriptor file);
 
   explicit operator bool() const { return static_cast<bool>(file_); }
-  /// Throws CorruptionError if the place is not inside the arena.
+  /// Throws CorruptionError if the place is not inside the part of the arena for ranges.
   void check(const RangePlace& place) const;
   /// Calls check(), and maps the place. Throws Error if the place cannot be mapped.
   PeerRange map(const RangePlace& place) const;
@@ -195,13 +171,21 @@ class PeerArena {
   /// the range cannot be mapped here, it stays in use: the owner cannot reuse its memory, but no
   /// data are at risk.
   void let_go_of(const RangePlace& place) const;
+  /// The peer's heap (heap.h), which the first call maps; empty if the peer has none. Valid as long
+  /// as this object. Throws Error if this process has no address space left for it.
+  std::span<const std::byte> heap() const;
+  std::size_t heap_bytes() const { return size_ - heap_begin_; }
+  /// Offset of the heap in the file.
+  std::size_t heap_begin() const { return heap_begin_; }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(first_page_.data()); }
   const Descriptor& file() const { return file_; }
 
  private:
   Descriptor file_;
   std::size_t size_ = 0;
+  std::size_t heap_begin_ = 0;
   Mapping first_page_;
+  mutable Mapping heap_;
 };
 
 /// A bell wakes a process that sleeps in poll(2). A Sleeper is used by the sleeping process, a Bell

@@ -9,6 +9,13 @@
 #include "mccl/error.h"
 
 namespace mccl::node {
+namespace {
+
+[[noreturn]] void throw_withdrawn(int rank) {
+  throw PeerError(fmt::format("the call of rank {} failed while its memory was read", rank));
+}
+
+}  // namespace
 
 BlockRow::BlockRow(std::size_t bytes) : last_use_(bytes / kBlockBytes, 0) {}
 
@@ -45,7 +52,10 @@ Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> 
                       "agreed on {} bytes",
                       neighbour.rank, neighbour.memory.size(), window_bytes(call_bytes, line)));
     }
-    views_[static_cast<std::size_t>(neighbour.rank)] = view_of(neighbour.memory);
+    View& view = views_[static_cast<std::size_t>(neighbour.rank)];
+    view = view_of(neighbour.memory);
+    view.heap = neighbour.heap;
+    view.heap_begin = neighbour.heap_begin;
   }
 }
 
@@ -57,7 +67,8 @@ std::byte* Window::data_of(const View& view) const {
   return in_head_ ? view.front.head(call_).smallest : view.row + offset_;
 }
 
-void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint) {
+void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint,
+                   const Places& places) {
   ++call_;
   arrivals_ = arrivals;
   arrived_ = 0;
@@ -66,6 +77,7 @@ void Window::begin(std::uint32_t arrivals, std::size_t published, std::uint64_t 
   first_arrivals_[call_ % kDepth] = base_ + 1;
   awaited_ = call_ < kDepth ? 0 : call_ - kDepth + 1;
   in_head_ = published <= CallHead::kInlineBytes;
+  places_ = in_head_ ? Places{} : places;
   if (!in_head_) {
     const BlockRow::Place place = row_.take(published, call_);
     offset_ = place.offset;
@@ -93,6 +105,8 @@ bool Window::open() {
   stray_ = find_stray();
   own_view_.front.head(call_).fingerprint = fingerprint_;
   trace_of(own_view_, call_).fingerprint = fingerprint_;
+  for (std::size_t memory = 0; memory < places_.size() && !in_head_; ++memory)
+    place_in(own_view_.front.head(call_), memory).store(places_[memory], std::memory_order_relaxed);
   open_ = true;
   return true;
 }
@@ -107,6 +121,40 @@ void Window::arrive() {
 
 const std::byte* Window::published_by(int rank) const {
   return data_of(views_[static_cast<std::size_t>(rank)]);
+}
+
+void Window::require_kept(int rank, std::size_t memory) const {
+  if (in_head_) return;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (place_of(rank, memory) == kWithdrawn) throw_withdrawn(rank);
+}
+
+void Window::withdraw() noexcept {
+  if (!open_) return;
+  for (std::size_t memory = 0; memory < places_.size(); ++memory) {
+    if (places_[memory] == 0) continue;
+    place_in(own_view_.front.head(call_), memory).store(kWithdrawn, std::memory_order_relaxed);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+const std::byte* Window::memory_of(int rank, std::size_t memory, std::size_t begin,
+                                   std::size_t bytes) const {
+  if (in_head_) return nullptr;
+  const std::size_t place = place_of(rank, memory);
+  if (place == 0) return nullptr;
+  if (place == kWithdrawn) throw_withdrawn(rank);
+  const View& view = views_[static_cast<std::size_t>(rank)];
+  const std::size_t offset = place - view.heap_begin;  // wraps around if it precedes the heap
+  const std::size_t size = view.heap.size();
+  if (offset > size || begin > size - offset || bytes > size - offset - begin) {
+    throw CorruptionError(
+        fmt::format("shared memory: rank {} says that its data lie at {} of its memory, where this "
+                    "rank reads {} bytes from {} on; that is outside of the rank's heap, of {} "
+                    "bytes at {}",
+                    rank, place, bytes, begin, size, view.heap_begin));
+  }
+  return view.heap.data() + offset + begin;
 }
 
 int Window::find_stray() {

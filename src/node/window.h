@@ -12,12 +12,19 @@
 // A rank reuses a head or a block only when every neighbour has arrived in the call after the one
 // that last used it, and has therefore finished reading it.
 //
+// A rank whose data lie in its heap (heap.h) need not write them to the window. The head of its
+// call then says where in the heap the rank's memories lie, and its neighbours read them there. The
+// rank must not change these data before its neighbours have arrived again. A rank whose call fails
+// earlier first withdraws its memories; a neighbour looks for that after each read, so it never
+// uses data that have changed.
+//
 // A rank that only publishes does not read its neighbours' memory during the call. It notices only
 // later that a neighbour has made a different call. Each call's fingerprint therefore includes the
 // fingerprints of all earlier calls, and a trail keeps the records of the rank's last 2 * kDepth
 // calls. This is twice the number of calls that a rank can be ahead of a neighbour.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +44,12 @@ inline constexpr std::size_t kLabelBytes = 48;
 /// Number of heads that a rank has. The rank's calls use the heads in turn.
 inline constexpr std::size_t kDepth = 16;
 
+/// Offsets, in the rank's arena file, of the memories that a call's neighbours read where they lie.
+/// The caller numbers the memories. 0: the neighbours read the window instead.
+using Places = std::array<std::uint64_t, 2>;
+/// Place of a memory that a rank has withdrawn.
+inline constexpr std::uint64_t kWithdrawn = UINT64_MAX;
+
 /// The head of one rank's call. The rank's neighbours poll `arrivals` until the rank has arrived in
 /// the call.
 struct alignas(64) CallHead {
@@ -46,7 +59,8 @@ struct alignas(64) CallHead {
   /// Fingerprint of the rank's calls up to and including this one. Ranks whose fingerprints differ
   /// have made different calls.
   std::uint64_t fingerprint = 0;
-  std::byte smallest[kInlineBytes];  ///< The call's publication, if it fits here.
+  /// The call's publication, if it fits here; otherwise the call's Places.
+  std::byte smallest[kInlineBytes];
 };
 static_assert(sizeof(CallHead) == 64);
 
@@ -127,6 +141,10 @@ class Window {
     Bell bell;
     /// The memory of `range`, or another mapping of the same memory.
     std::span<std::byte> memory = range.memory();
+    /// The neighbour's heap, and its offset in the neighbour's arena; empty if this rank does not
+    /// read it. Must stay mapped as long as the window exists.
+    std::span<const std::byte> heap = {};
+    std::size_t heap_begin = 0;
   };
 
   /// `call_bytes`: maximum number of bytes that a call can publish, equal on all ranks; a power of
@@ -141,8 +159,27 @@ class Window {
   std::size_t call_bytes() const { return call_bytes_; }
 
   /// Begins a call in which this rank arrives `arrivals` times and publishes at most `published`
-  /// bytes at a time.
-  void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint);
+  /// bytes at a time. `places`: where the neighbours find this rank's memories.
+  void begin(std::uint32_t arrivals, std::size_t published, std::uint64_t fingerprint,
+             const Places& places = {});
+  /// True if neighbours read this rank's memory number `memory` where it lies, so that nothing
+  /// needs to be written to the window. Always false for calls whose publication fits into the
+  /// head.
+  bool is_read_in_place(std::size_t memory) const { return places_[memory] != 0; }
+  /// True if that applies to any of this rank's memories.
+  bool is_read_in_place() const { return places_ != Places{}; }
+  /// Returns the address of the bytes [begin, begin + bytes) of memory number `memory` of the
+  /// neighbour; null if the neighbour has published them in the window. The neighbour must have
+  /// arrived in this call. Throws CorruptionError if the bytes do not lie in the neighbour's heap,
+  /// and PeerError if the neighbour has withdrawn the memory.
+  const std::byte* memory_of(int rank, std::size_t memory, std::size_t begin,
+                             std::size_t bytes) const;
+  /// Throws PeerError if the neighbour has withdrawn its memory number `memory`. Must be called
+  /// after each read, because the data may have changed if the memory was withdrawn meanwhile.
+  void require_kept(int rank, std::size_t memory) const;
+  /// Withdraws this rank's memories, because its call has failed. Afterwards the caller may change
+  /// them.
+  void withdraw() noexcept;
   /// Opens the call's memory for writing, once all neighbours have finished reading the memory's
   /// previous content. Returns true if the memory is open.
   bool open();
@@ -193,6 +230,8 @@ class Window {
   struct View {
     WindowFront front;
     std::byte* row = nullptr;
+    std::span<const std::byte> heap = {};  ///< See Neighbour.
+    std::size_t heap_begin = 0;
     std::uint64_t compared = 0;  ///< Number of the last call known to be the same on both ranks.
   };
 
@@ -201,6 +240,14 @@ class Window {
   }
   static CallTrace& trace_of(const View& view, std::uint64_t call) {
     return view.front.trace(call);
+  }
+  /// Where a head says that memory number `memory` lies.
+  static std::atomic<std::uint64_t>& place_in(CallHead& head, std::size_t memory) {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(head.smallest)[memory];
+  }
+  std::uint64_t place_of(int rank, std::size_t memory) const {
+    return place_in(views_[static_cast<std::size_t>(rank)].front.head(call_), memory)
+        .load(std::memory_order_relaxed);
   }
   std::byte* data_of(const View& view) const;
   View view_of(std::span<std::byte> memory) const;
@@ -229,6 +276,7 @@ class Window {
   BlockRow row_;
   bool in_head_ = true;     // true if publications of the call fit into its head
   std::size_t offset_ = 0;  // if not in_head_: offset of the publications in the row
+  Places places_{};         // where neighbours read this rank's memories in this call
 
   std::uint64_t fingerprint_ = 0;
   std::byte* own_data_ = nullptr;

@@ -10,6 +10,10 @@ std::size_t data_of(const Problem& p) {
   return std::max({p.count, total(p.counts), total(p.recv_counts), std::size_t{1}});
 }
 
+std::size_t longest_of(const std::vector<std::size_t>& counts) {
+  return counts.empty() ? 0 : *std::ranges::max_element(counts);
+}
+
 constexpr std::uint32_t kNone = UINT32_MAX;
 
 class HazardFinder {
@@ -109,6 +113,8 @@ ScheduleBuilder::ScheduleBuilder(const Problem& problem)
       keeps_empty_messages_(problem.collective == Collective::barrier ||
                             problem.collective == Collective::all_to_all),
       block_(problem.coding.block()),
+      is_long_(std::max(problem.count, longest_of(problem.counts)) >=
+               problem.window / kReadableShare),
       chunk_(std::min(problem.chunk, data_of(problem))) {}
 
 Extent ScheduleBuilder::reserve_scratch(std::size_t count) {
@@ -215,9 +221,9 @@ void ScheduleBuilder::await(int peer, std::uint32_t mark) {
   append({.kind = StepKind::await, .peer = peer, .mark = mark, .src = {}, .dst = {}});
 }
 
-void ScheduleBuilder::read(int peer, std::size_t window, const Region& dst) {
+void ScheduleBuilder::read(int peer, std::size_t window, const Region& src, const Region& dst) {
   if (dst.count == 0) return;
-  append({.kind = StepKind::read, .peer = peer, .window = window, .src = {}, .dst = dst});
+  append({.kind = StepKind::read, .peer = peer, .window = window, .src = src, .dst = dst});
 }
 
 void ScheduleBuilder::read_fold(const Region& src, std::size_t window, const Region& dst,
@@ -230,11 +236,19 @@ void ScheduleBuilder::read_fold(const Region& src, std::size_t window, const Reg
           .dst = dst});
 }
 
+void ScheduleBuilder::allow_reading(Readable readable) {
+  if (!is_long_) return;
+  schedule_.readable = readable;
+  schedule_.reads_in_place = true;
+}
+
 void ScheduleBuilder::after(std::uint32_t earlier, std::uint32_t later) {
   waits_.emplace_back(earlier, later);
 }
 
 Schedule ScheduleBuilder::finish() {
+  if (schedule_.reads_in_place)
+    append({.kind = StepKind::await_readers, .mark = arrive(), .src = {}, .dst = {}});
   const std::vector<Step>& steps = schedule_.steps;
   const auto is_message_step = [](const Step& step) { return is_message(step.kind); };
   schedule_.in_order =

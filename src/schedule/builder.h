@@ -63,11 +63,16 @@ class ScheduleBuilder {
   /// steps that use the window; their `window` offsets are in elements. The algorithm divides the
   /// window into slots.
   void use_window(std::size_t count) { schedule_.window_count = count; }
+  /// Allows peers to read this rank's memory instead of the window, if the problem is large enough
+  /// that this saves time (kReadableShare). finish() then appends an arrival and a wait for all
+  /// readers. All ranks of a node must call it, or none.
+  void allow_reading(Readable readable);
   void publish(const Region& src, std::size_t window);
   /// Appends an arrival. Returns the mark that peers pass to await().
   std::uint32_t arrive();
   void await(int peer, std::uint32_t mark);
-  void read(int peer, std::size_t window, const Region& dst);
+  /// `src`: the region of its memory that the peer published.
+  void read(int peer, std::size_t window, const Region& src, const Region& dst);
   void read_fold(const Region& src, std::size_t window, const Region& dst, bool completes);
 
   /// Appends the step unchanged. Returns its index.
@@ -84,6 +89,7 @@ class ScheduleBuilder {
   const Layout layout_;
   const bool keeps_empty_messages_;
   const std::size_t block_;
+  const bool is_long_;  // true if peers may read this rank's memory
   std::size_t chunk_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // steps (earlier, later)
   Schedule schedule_;

@@ -96,7 +96,9 @@ class Hierarchical : public ScheduleWriter {
   void lay_slots(std::size_t parts) {
     const std::size_t longest = part({0, p_.count}, 0, parts).count;
     piece_ = std::max<std::size_t>(1, std::min({chunk_, p_.window / parts, longest}));
-    if (!alone()) builder_.use_window(piece_ * parts);
+    if (alone()) return;
+    builder_.use_window(piece_ * parts);
+    builder_.allow_reading({.input = true, .output = true});
   }
 
   /// The part of a segment that a column reduces.
@@ -156,7 +158,8 @@ class Hierarchical : public ScheduleWriter {
           [&] {
             for (std::size_t other = 0; other < columns_; ++other) {
               if (other == local_) continue;
-              builder_.read(nodes_[node_][other], other * piece_, output(piece(segment, other, i)));
+              const Region theirs = output(piece(segment, other, i));
+              builder_.read(nodes_[node_][other], other * piece_, theirs, theirs);
             }
           });
     }
@@ -170,7 +173,8 @@ class Hierarchical : public ScheduleWriter {
             if (head == p_.rank) builder_.publish(output(nth(all, i, piece_)), 0);
           },
           [&] {
-            if (head != p_.rank) builder_.read(head, 0, output(nth(all, i, piece_)));
+            const Region given = output(nth(all, i, piece_));
+            if (head != p_.rank) builder_.read(head, 0, given, given);
           });
     }
   }

@@ -75,6 +75,7 @@ class HierarchicalScatter : public ScheduleWriter {
     if (alone()) return;
     width_ = std::max<std::size_t>(1, std::min(p_.window / (2 * places()), longest));
     builder_.use_window(2 * places() * width_);
+    builder_.allow_reading({.input = true});
     sums_ = builder_.reserve_scratch(kSums * room_);
   }
 

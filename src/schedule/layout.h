@@ -26,6 +26,11 @@ inline constexpr std::size_t kOneShotSlots = 16;
 inline constexpr std::size_t kOneShotBatch = 4;
 inline constexpr std::size_t kTwoShotSlots = 8;
 
+/// Peers may read a rank's memory, instead of the window, if the problem's elements, or those of
+/// the largest part, are at least 1 / kReadableShare of the window. Fewer elements are copied
+/// faster than the ranks can wait for each other once more.
+inline constexpr std::size_t kReadableShare = 64;
+
 /// Maximum number of scratch buffers that successive pieces use in turn.
 inline constexpr std::size_t kSlots = 4;
 

@@ -23,6 +23,8 @@ class OneShot : public ScheduleWriter {
   void all_reduce() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kHalves);
+    // In place, a result overwrites the input before all peers have read it.
+    builder_.allow_reading({.input = !p_.in_place});
     in_batches(
         p_.count, [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
         [&](std::size_t i) {
@@ -34,6 +36,7 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own = parts[p_.rank];
     lay_slots(p_.size, parts.largest(), kHalves);
+    builder_.allow_reading({.input = true});
     in_batches(
         parts.largest(), [&](std::size_t i) { publish_parts(parts, i); },
         [&](std::size_t i) {
@@ -46,12 +49,15 @@ class OneShot : public ScheduleWriter {
   void all_to_all() {
     const Parts parts(p_.counts);
     lay_slots(p_.size, parts.largest(), kHalves);
+    builder_.allow_reading({.input = true});
     in_batches(
         parts.largest(), [&](std::size_t i) { publish_parts(parts, i); },
         [&](std::size_t i) {
           builder_.copy(input(piece(parts[p_.rank], i)), output(piece(parts[p_.rank], i)));
-          for_others(
-              [&](int r) { builder_.read(r, slot(i, p_.rank), output(piece(parts[r], i))); });
+          for_others([&](int r) {
+            builder_.read(r, slot(i, p_.rank), input(piece(parts[p_.rank], i)),
+                          output(piece(parts[r], i)));
+          });
         });
   }
 
@@ -59,6 +65,7 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kHalves);
+    builder_.allow_reading({.input = true});
     in_batches(
         parts.largest(), [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
         [&](std::size_t i) { gather_parts(own, parts, i); });
@@ -67,28 +74,36 @@ class OneShot : public ScheduleWriter {
   void broadcast() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
+    builder_.allow_reading({.output = true});
     flow(
         p_.rank == p_.root, p_.count,
         [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
-        [&](std::size_t i) { builder_.read(p_.root, slot(i), output(piece(all, i))); });
+        [&](std::size_t i) {
+          builder_.read(p_.root, slot(i), output(piece(all, i)), output(piece(all, i)));
+        });
   }
 
   void scatter() {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(p_.size, parts.largest(), kRow);
+    builder_.allow_reading({.input = true});
     flow(
         p_.rank == p_.root, parts.largest(),
         [&](std::size_t i) {
           publish_parts(parts, i);
           builder_.copy(input(piece(parts[p_.rank], i)), output(piece(own, i)));
         },
-        [&](std::size_t i) { builder_.read(p_.root, slot(i, p_.rank), output(piece(own, i))); });
+        [&](std::size_t i) {
+          builder_.read(p_.root, slot(i, p_.rank), input(piece(parts[p_.rank], i)),
+                        output(piece(own, i)));
+        });
   }
 
   void reduce() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
+    builder_.allow_reading({.input = true});
     flow(
         p_.rank != p_.root, p_.count,
         [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
@@ -101,6 +116,7 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kRow);
+    builder_.allow_reading({.input = true});
     flow(
         p_.rank != p_.root, parts.largest(),
         [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
@@ -148,7 +164,11 @@ class OneShot : public ScheduleWriter {
   /// Gathers one piece of the part of every rank, this rank included.
   void gather_parts(Extent own, const Parts& parts, std::size_t index) {
     builder_.copy(input(piece(own, index)), output(piece(parts[p_.rank], index)));
-    for_others([&](int r) { builder_.read(r, slot(index), output(piece(parts[r], index))); });
+    for_others([&](int r) {
+      const Extent theirs = parts[static_cast<std::size_t>(r)];
+      builder_.read(r, slot(index), input(piece({0, theirs.count}, index)),
+                    output(piece(theirs, index)));
+    });
   }
 
   template <typename Publish, typename Read>

@@ -14,6 +14,11 @@
 // published before that arrival is readable, and the peer has finished all reads that preceded that
 // arrival. Steps that use the window run one after another. All ranks of a node arrive the same
 // number of times in a call, and at least once.
+//
+// A rank's input or output may lie in memory that the other ranks of its node can read. Then a
+// publication copies nothing: the readers read the memory itself. For this, a step that reads names
+// the region from which the peer published. A publisher does not write to that region before the
+// readers have arrived, and leaves the call only when all of them have.
 #pragma once
 
 #include <cstddef>
@@ -67,9 +72,12 @@ enum class StepKind : std::uint8_t {
   publish,  ///< copies src into this rank's window at the offset `window`
   arrive,   ///< adds 1 to this rank's count of arrivals
   await,  ///< waits until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
-  read,   ///< dst = the data that `peer` published at `window`
+  /// the same as await for kAllPeers, but only if peers may have read this rank's own memory
+  await_readers,
+  /// dst = the data that `peer` published at `window`, from the region src of its memory
+  read,
   /// dst = op over the ranks of the node in rank order: src of this rank, and the data that the
-  /// other ranks published at `window` (src may equal dst)
+  /// other ranks published at `window`, from the same region of their memory (src may equal dst)
   read_fold,
 };
 
@@ -79,15 +87,18 @@ constexpr bool is_message(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::recv_reduce;
 }
 
-/// True for steps that read input, output, scratch or blocks; writes_memory() is true for steps
-/// that write them. Accesses to the window do not count, because steps that use it run in order
-/// anyway.
+constexpr bool awaits(StepKind kind) {
+  return kind == StepKind::await || kind == StepKind::await_readers;
+}
+/// True for steps that read this rank's input, output, scratch or blocks; writes_memory() is true
+/// for steps that write them. Accesses to the window do not count, because steps that use it run in
+/// order anyway.
 constexpr bool reads_memory(StepKind kind) {
-  return kind != StepKind::recv && kind != StepKind::arrive && kind != StepKind::await &&
+  return kind != StepKind::recv && kind != StepKind::arrive && !awaits(kind) &&
          kind != StepKind::read;
 }
 constexpr bool writes_memory(StepKind kind) {
-  return kind != StepKind::send && kind != StepKind::arrive && kind != StepKind::await &&
+  return kind != StepKind::send && kind != StepKind::arrive && !awaits(kind) &&
          kind != StepKind::publish;
 }
 
@@ -155,6 +166,16 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
+/// The memories of a rank in which it leaves published data unchanged until all readers have read
+/// them.
+struct Readable {
+  bool input = false;
+  bool output = false;
+  bool holds(Space space) const {
+    return space == Space::input ? input : space == Space::output && output;
+  }
+};
+
 struct Schedule {
   std::vector<Step> steps;
   std::size_t scratch_count = 0;  ///< Elements of scratch memory needed.
@@ -164,6 +185,9 @@ struct Schedule {
   /// Number of times that the rank arrives; equal on all ranks of a node. 0 if the schedule uses no
   /// window.
   std::uint32_t arrivals = 0;
+  Readable readable;  ///< May differ between ranks.
+  /// True if memory of some rank may be read in place; equal on all ranks of a node.
+  bool reads_in_place = false;
   /// True if each step waits for the step before it. Such a schedule uses only the window and sends
   /// no messages.
   bool in_order = false;

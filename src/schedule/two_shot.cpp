@@ -26,6 +26,7 @@ class TwoShot : public ScheduleWriter {
         pieces_(divide_up(p_.count, piece_)),
         slots_(std::max<std::size_t>(1, std::min({p_.window / slot_, kTwoShotSlots, pieces_}))) {
     builder_.use_window(slots_ * slot_);
+    builder_.allow_reading({.input = true, .output = has_output()});
   }
 
   void all_reduce() { run(true); }
@@ -35,6 +36,11 @@ class TwoShot : public ScheduleWriter {
   static constexpr std::size_t kGranule = 64;
 
   static std::size_t ranks(const Problem& p) { return static_cast<std::size_t>(p.size); }
+
+  /// In a reduce, only the root has an output. The other ranks keep their results in scratch
+  /// memory.
+  bool all_have_output() const { return p_.collective == Collective::all_reduce; }
+  bool has_output() const { return all_have_output() || p_.rank == p_.root; }
 
   /// Returns a chunk's length if a slot can hold that many elements in equal parts, one per rank.
   /// Otherwise returns the largest length that fits.
@@ -90,9 +96,7 @@ class TwoShot : public ScheduleWriter {
 
   void reduce_own_part(std::size_t index) {
     const Extent own = part(index, p_.rank);
-    // In a reduce, only the root has an output.
-    const bool has_output = p_.collective == Collective::all_reduce || p_.rank == p_.root;
-    const Region result = has_output ? output(own) : scratch(scratch_for(own.count));
+    const Region result = has_output() ? output(own) : scratch(scratch_for(own.count));
     builder_.read_fold(input(own), place(index, p_.rank), result, true);
     builder_.publish(result, place(index, p_.rank));
   }
@@ -102,7 +106,8 @@ class TwoShot : public ScheduleWriter {
       const int peer = wrap(p_.rank + d, p_.size);
       const Extent theirs = part(index, peer);
       builder_.await(peer, mark);
-      builder_.read(peer, place(index, peer), output(theirs));
+      const Region result = all_have_output() ? output(theirs) : scratch(theirs);
+      builder_.read(peer, place(index, peer), result, output(theirs));
     }
   }
 

@@ -58,9 +58,11 @@ TEST(Context, ACallbackMayHoldTheLastReference) {
       const Buffer buffer{&value, 1, DType::f32};
       context->world()
           ->all_reduce(buffer, buffer, ReduceKind::sum)
-          .on_done([context, &runs, end = may_end.get_future().share()](const std::exception_ptr&) {
+          .on_done([context, &runs, end = may_end.get_future().share(),
+                    caller = std::this_thread::get_id()](const std::exception_ptr&) {
             runs.set_value();
-            end.wait();
+            // If the call was done already, this runs on the thread that would end the wait.
+            if (std::this_thread::get_id() != caller) end.wait();
           });
       runs.get_future().wait();
       context.reset();

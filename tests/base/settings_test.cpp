@@ -62,9 +62,9 @@ TEST(Settings, EveryFieldOfConfigHasARow) {
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19,
                f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36,
                f37, f38, f39, f40, f41, f42, f43, f44, f45, f46, f47, f48, f49, f50, f51, f52, f53,
-               f54, f55, f56, f57, f58, port, given_1, given_2] = config;
+               f54, f55, f56, f57, f58, f59, port, given_1, given_2] = config;
   EXPECT_EQ(&port, &config.master_port);
-  EXPECT_EQ(settings().size(), 58u);
+  EXPECT_EQ(settings().size(), 59u);
 }
 
 TEST(Settings, DistinguishesAnExplicitDefault) {

@@ -12,6 +12,7 @@ void c_context_alone(void) {
   mccl_context* renewed = NULL;
   mccl_context* other = NULL;
   mccl_group* world = NULL;
+  mccl_memory* memory = NULL;
   mccl_config* config = test_config();
   const mccl_context_options options = context_options(0, 1, NULL, config);
   float value = 3;
@@ -26,6 +27,13 @@ void c_context_alone(void) {
   CHECK_OK(mccl_context_setting(context, "log_level", text, sizeof text, NULL));
   CHECK(strcmp(text, "OFF") == 0);
   CHECK_REFUSED(mccl_context_setting(context, "log_levle", text, sizeof text, NULL), "log_level");
+  CHECK_OK(mccl_context_allocate(context, 1 << 20, &memory));
+  memset(mccl_memory_data(memory), 1, 1 << 20);
+  mccl_memory_destroy(memory);
+  CHECK_REFUSED(mccl_context_allocate(NULL, 1, &memory), "context is NULL");
+  CHECK(memory == NULL && mccl_memory_data(NULL) == NULL);
+  CHECK(mccl_memory_data((const mccl_memory*)context) == NULL);
+  mccl_memory_destroy(NULL);
   CHECK_OK(mccl_context_reconfigure(context, 0, &renewed));
   CHECK(mccl_context_size(renewed) == 1);
   CHECK_REFUSED(mccl_context_reconfigure(NULL, 0, &other), "context");

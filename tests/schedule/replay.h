@@ -1,5 +1,6 @@
 // Runs the schedules of a group on numbers, in a random order of the steps that may run. It uses
-// neither the library's layout nor the verifier, so that it can check them.
+// neither the library's layout nor the verifier, so that it can check them. Some ranks, chosen at
+// random, publish without a copy in the window, where their schedules allow it.
 #pragma once
 
 #include <algorithm>
@@ -64,6 +65,7 @@ class Replay {
     std::vector<std::deque<std::size_t>> sends;            // one queue per peer, in order
     std::vector<std::deque<std::size_t>> receives;
     std::vector<double> window;
+    Readable read_in_place;
     std::size_t arrivals = 0;
   };
 
@@ -110,6 +112,9 @@ class Replay {
           break;
       }
     }
+    const Readable& readable = schedules_[r].readable;
+    rank.read_in_place = {readable.input && random_() % 2 == 0,
+                          readable.output && random_() % 2 == 0};
     rank.waits = schedules_[r].waits;
     rank.arrived.resize(ranks_.size());
     rank.sends.resize(ranks_.size());
@@ -127,7 +132,11 @@ class Replay {
   bool may_run(std::size_t r, std::size_t i) const {
     const Rank& rank = ranks_[r];
     const Step& step = schedules_[r].steps[i];
-    if (step.kind == StepKind::await) {
+    if (step.kind == StepKind::await_readers && !rank.read_in_place.input &&
+        !rank.read_in_place.output) {
+      return true;
+    }
+    if (awaits(step.kind)) {
       const auto arrived = [&](std::size_t peer) {
         return !neighbours(r, peer) || ranks_[peer].arrivals >= step.mark;
       };
@@ -153,6 +162,12 @@ class Replay {
                    : region.space == Space::coded   ? rank.coded.data()
                                                     : rank.sums.data();
     return base + region.offset;
+  }
+
+  /// Where readers find what the rank published at `window` from `region` of its memory.
+  double* published(std::size_t r, std::size_t window, const Region& region) {
+    Rank& rank = ranks_[r];
+    return rank.read_in_place.holds(region.space) ? at(rank, region) : rank.window.data() + window;
   }
 
   void step(std::size_t r, std::size_t i) {
@@ -191,24 +206,23 @@ class Replay {
         break;
       }
       case StepKind::publish:
-        for (std::size_t k = 0; k < step.src.count; ++k) rank.window[step.window + k] = src[k];
+        std::copy_n(src, step.src.count, published(r, step.window, step.src));
         break;
       case StepKind::arrive:
         ++rank.arrivals;
         break;
       case StepKind::await:
+      case StepKind::await_readers:
         break;
       case StepKind::read:
-        for (std::size_t k = 0; k < step.dst.count; ++k) {
-          dst[k] = ranks_[step.peer].window[step.window + k];
-        }
+        std::copy_n(published(step.peer, step.window, step.src), step.dst.count, dst);
         break;
       case StepKind::read_fold:
         for (std::size_t k = 0; k < step.dst.count; ++k) {
           double all = 0;
           for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
             if (peer == r) all += src[k];
-            if (peer != r && neighbours(r, peer)) all += ranks_[peer].window[step.window + k];
+            if (peer != r && neighbours(r, peer)) all += published(peer, step.window, step.src)[k];
           }
           dst[k] = all;
         }

@@ -10,51 +10,14 @@
 
 #include "cases.h"
 #include "schedule/builder.h"
+#include "scheduled_group.h"
 
 namespace mccl::schedule {
 namespace {
 
 using ::testing::HasSubstr;
 
-/// The schedules of a call, which a test then breaks.
-struct Group {
-  std::vector<Problem> problems;
-  std::vector<Schedule> schedules;
-
-  Group(Algorithm algorithm, const Case& c)
-      : problems(problems_of(c)), schedules(build_all(algorithm, problems)) {}
-
-  std::string defect() const { return verify(problems, schedules); }
-
-  /// Recomputes the waits for the steps, so that only the steps are wrong.
-  void wait_again(int rank) {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> waits;
-    find_hazards(layout_of(problems[rank]), schedules[rank].steps, waits);
-    link_waits(waits, schedules[rank]);
-  }
-
-  Step& find(int rank, StepKind kind, int skip = 0) {
-    for (Step& step : schedules[rank].steps) {
-      if (step.kind == kind && skip-- == 0) return step;
-    }
-    throw std::runtime_error("no such step");
-  }
-};
-
 const Case kRing{.collective = Collective::all_reduce, .size = 4, .count = 23, .chunk = 3};
-
-/// Returns the defect of schedules whose steps `write` makes, for the same call on every rank.
-std::string fault_of(const Case& c,
-                     const std::function<void(const Problem&, ScheduleBuilder&)>& write) {
-  const std::vector<Problem> problems = problems_of(c);
-  std::vector<Schedule> schedules;
-  for (const Problem& p : problems) {
-    ScheduleBuilder builder(p);
-    write(p, builder);
-    schedules.push_back(builder.finish());
-  }
-  return verify(problems, schedules);
-}
 
 const std::pair<Algorithm, Case> kMany[] = {
     {Algorithm::ring, kRing},
@@ -78,11 +41,11 @@ const std::pair<Algorithm, Case> kMany[] = {
 
 TEST(Verify, FindsEveryDroppedStep) {
   for (const auto& [algorithm, c] : kMany) {
-    const Group whole(algorithm, c);
+    const ScheduledGroup whole(algorithm, c);
     ASSERT_EQ(whole.defect(), "");
     for (int rank = 0; rank < c.size; ++rank) {
       for (std::size_t i = 0; i < whole.schedules[rank].steps.size(); ++i) {
-        Group group = whole;
+        ScheduledGroup group = whole;
         auto& steps = group.schedules[rank].steps;
         steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
         group.wait_again(rank);
@@ -95,11 +58,11 @@ TEST(Verify, FindsEveryDroppedStep) {
 TEST(Verify, FindsEveryShiftedRegion) {
   for (const auto& [algorithm, c] : kMany) {
     if (c.collective == Collective::barrier) continue;
-    const Group whole(algorithm, c);
+    const ScheduledGroup whole(algorithm, c);
     for (int rank = 0; rank < c.size; ++rank) {
       for (std::size_t i = 0; i < whole.schedules[rank].steps.size(); ++i) {
         for (const bool source : {false, true}) {
-          Group group = whole;
+          ScheduledGroup group = whole;
           Step& step = group.schedules[rank].steps[i];
           Region& region = source ? step.src : step.dst;
           if (region.count == 0) continue;
@@ -132,12 +95,12 @@ TEST(Verify, FindsEveryMissingWait) {
   int missing = 0;
   for (const auto& [algorithm, c] : kMany) {
     if (c.collective == Collective::barrier || c.collective == Collective::all_to_all) continue;
-    const Group whole(algorithm, c);
+    const ScheduledGroup whole(algorithm, c);
     for (int rank = 0; rank < c.size; ++rank) {
       const Schedule& s = whole.schedules[rank];
       for (std::uint32_t i = 0; i < s.steps.size(); ++i) {
         for (auto e = s.successor_begin[i]; e < s.successor_begin[i + 1]; ++e) {
-          Group group = whole;
+          ScheduledGroup group = whole;
           drop_wait(group.schedules[rank], i, e);
           if (reaches(group.schedules[rank], i, s.successors[e])) continue;
           ASSERT_THAT(group.defect(), HasSubstr("does not wait for step"))
@@ -151,35 +114,36 @@ TEST(Verify, FindsEveryMissingWait) {
 }
 
 TEST(Verify, FindsASpoiltLink) {
-  Group group(Algorithm::ring, kRing);
+  ScheduledGroup group(Algorithm::ring, kRing);
   ++group.schedules[1].waits.back();
   EXPECT_THAT(group.defect(), HasSubstr("rank 1"));
-  group = Group(Algorithm::ring, kRing);
+  group = ScheduledGroup(Algorithm::ring, kRing);
   group.schedules[2].successors.front() = 0;
   EXPECT_THAT(group.defect(), HasSubstr("no later step"));
-  group = Group(Algorithm::ring, kRing);
+  group = ScheduledGroup(Algorithm::ring, kRing);
   group.schedules[2].waits.pop_back();
   EXPECT_THAT(group.defect(), HasSubstr("do not fit the steps"));
 }
 
 TEST(Verify, FindsSwappedSends) {
-  Group group(Algorithm::ring, kRing);
+  ScheduledGroup group(Algorithm::ring, kRing);
   std::swap(group.find(0, StepKind::send).src, group.find(0, StepKind::send, 2).src);
   group.wait_again(0);
   EXPECT_NE(group.defect(), "");
-  group = Group(Algorithm::direct,
-                {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
+  group = ScheduledGroup(Algorithm::direct,
+                         {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
   std::swap(group.find(0, StepKind::send).src, group.find(0, StepKind::send, 1).src);
   group.wait_again(0);
   EXPECT_THAT(group.defect(), HasSubstr("holds element"));
 }
 
 TEST(Verify, FindsAMessageThatDoesNotFitItsReceive) {
-  Group group(Algorithm::direct, {.collective = Collective::broadcast, .size = 2, .count = 8});
+  ScheduledGroup group(Algorithm::direct,
+                       {.collective = Collective::broadcast, .size = 2, .count = 8});
   group.find(1, StepKind::recv).dst.count = 0;
   EXPECT_THAT(group.defect(), HasSubstr("the message is empty"));
-  group = Group(Algorithm::direct,
-                {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
+  group = ScheduledGroup(Algorithm::direct,
+                         {.collective = Collective::broadcast, .size = 2, .count = 8, .chunk = 4});
   group.find(1, StepKind::recv).dst.count = 3;
   group.wait_again(1);
   EXPECT_THAT(group.defect(), HasSubstr("has 4 elements"));
@@ -195,19 +159,20 @@ TEST(Verify, FindsCountsThatDisagree) {
 }
 
 TEST(Verify, FindsDroppedAndDoubledCompletion) {
-  Group group(Algorithm::ring, kRing);
+  ScheduledGroup group(Algorithm::ring, kRing);
   for (Step& step : group.schedules[2].steps) step.completes = false;
   EXPECT_THAT(group.defect(), HasSubstr("never completed"));
-  group = Group(Algorithm::ring, kRing);
+  group = ScheduledGroup(Algorithm::ring, kRing);
   group.find(0, StepKind::recv_reduce).completes = true;
   EXPECT_THAT(group.defect(), HasSubstr("contributions out of 4"));
-  group = Group(Algorithm::chain, {.collective = Collective::broadcast, .size = 2, .count = 1});
+  group = ScheduledGroup(Algorithm::chain,
+                         {.collective = Collective::broadcast, .size = 2, .count = 1});
   group.find(1, StepKind::recv).completes = true;
   EXPECT_THAT(group.defect(), HasSubstr("completes a reduction where there is none"));
 }
 
 TEST(Verify, FindsAnOperandAddedTwice) {
-  Group group(Algorithm::direct, {.size = 3, .count = 2, .chunk = 2});
+  ScheduledGroup group(Algorithm::direct, {.size = 3, .count = 2, .chunk = 2});
   Step& fold = group.find(0, StepKind::fold);
   fold.operands = 2;
   fold.src.count = 4;
@@ -279,7 +244,7 @@ TEST(Verify, FindsDeadlocks) {
 }
 
 TEST(Verify, FindsWritesToInput) {
-  Group group(Algorithm::ring, kRing);
+  ScheduledGroup group(Algorithm::ring, kRing);
   for (Step& step : group.schedules[3].steps) {
     if (step.kind == StepKind::recv) step.dst.space = Space::input;
   }
@@ -304,11 +269,12 @@ TEST(Verify, FindsWritesToInput) {
 }
 
 TEST(Verify, FindsRegionsOutsideOfTheirMemory) {
-  Group group(Algorithm::direct, {.size = 3, .count = 5, .chunk = 5});
+  ScheduledGroup group(Algorithm::direct, {.size = 3, .count = 5, .chunk = 5});
   group.schedules[1].scratch_count -= 1;
   EXPECT_THAT(group.defect(), HasSubstr("outside of its memory"));
   // Only the root of a reduction has an output.
-  Group reduce(Algorithm::direct, {.collective = Collective::reduce, .size = 2, .count = 4});
+  ScheduledGroup reduce(Algorithm::direct,
+                        {.collective = Collective::reduce, .size = 2, .count = 4});
   Step extra{.kind = StepKind::copy, .src = input({0, 1}), .dst = output({0, 1})};
   reduce.schedules[1].steps.push_back(extra);
   reduce.wait_again(1);
@@ -316,13 +282,13 @@ TEST(Verify, FindsRegionsOutsideOfTheirMemory) {
 }
 
 TEST(Verify, FindsMessagesLargerThanAChunk) {
-  Group group(Algorithm::ring, kRing);
+  ScheduledGroup group(Algorithm::ring, kRing);
   for (Problem& p : group.problems) p.chunk = 2;
   EXPECT_THAT(group.defect(), HasSubstr("larger than a chunk"));
 }
 
 TEST(Verify, FindsABarrierThatDoesNotWaitForAllRanks) {
-  Group group(Algorithm::dissemination, {.collective = Collective::barrier, .size = 6});
+  ScheduledGroup group(Algorithm::dissemination, {.collective = Collective::barrier, .size = 6});
   Schedule& s = group.schedules[0];
   std::fill(s.waits.begin(), s.waits.end(), 0);
   std::fill(s.successor_begin.begin(), s.successor_begin.end(), 0);
@@ -334,7 +300,7 @@ const Case kShared{.size = 3, .count = 8, .placement = Placement::one_node, .win
 
 TEST(Verify, FindsRanksThatUseUnequallyMuchOfTheWindow) {
   for (const Algorithm algorithm : {Algorithm::one_shot, Algorithm::two_shot}) {
-    Group group(algorithm, kShared);
+    ScheduledGroup group(algorithm, kShared);
     ASSERT_EQ(group.defect(), "");
     ++group.schedules[1].window_count;
     EXPECT_THAT(group.defect(), HasSubstr("rank 1 uses")) << name_of(algorithm);
@@ -342,38 +308,32 @@ TEST(Verify, FindsRanksThatUseUnequallyMuchOfTheWindow) {
   // The same holds without data that follows.
   Case barrier = kShared;
   barrier.collective = Collective::barrier;
-  Group group(Algorithm::one_shot, barrier);
+  ScheduledGroup group(Algorithm::one_shot, barrier);
   ASSERT_EQ(group.defect(), "");
   group.schedules[2].window_count = 1;
   EXPECT_THAT(group.defect(), HasSubstr("rank 2 uses 1 elements"));
 }
 
 TEST(Verify, FindsRanksThatArriveUnequallyOften) {
-  Group group(Algorithm::one_shot, kShared);
+  ScheduledGroup group(Algorithm::one_shot, kShared);
   ++group.schedules[2].arrivals;
   EXPECT_THAT(group.defect(), HasSubstr("rank 2 arrives"));
 }
 
 TEST(Verify, FindsReadsOutsideTheLifetimeOfAPublication) {
-  const Case two{.collective = Collective::broadcast,
-                 .size = 2,
-                 .count = 4,
-                 .chunk = 4,
-                 .placement = Placement::one_node,
-                 .window = 16};
   const auto share = [](bool waits, bool publishes_again) {
     return [=](const Problem& p, ScheduleBuilder& b) {
       b.use_window(4);
       if (p.rank == 0) b.publish(output({0, 4}), 0);
       const std::uint32_t mark = b.arrive();
       if (waits) b.await(1 - p.rank, mark);
-      if (p.rank == 1) b.read(0, 0, output({0, 4}));
+      if (p.rank == 1) b.read(0, 0, output({0, 4}), output({0, 4}));
       if (p.rank == 0 && publishes_again) b.publish(output({0, 4}), 0);
     };
   };
-  EXPECT_EQ(fault_of(two, share(true, false)), "");
-  EXPECT_THAT(fault_of(two, share(false, false)), HasSubstr("may not have published yet"));
-  EXPECT_THAT(fault_of(two, share(true, true)), HasSubstr("may not have"));
+  EXPECT_EQ(fault_of(kBroadcast, share(true, false)), "");
+  EXPECT_THAT(fault_of(kBroadcast, share(false, false)), HasSubstr("may not have published yet"));
+  EXPECT_THAT(fault_of(kBroadcast, share(true, true)), HasSubstr("may not have"));
 }
 
 const Case kCoded{.size = 3, .count = 1000, .chunk = 256, .codec = Codec::int8};
@@ -399,23 +359,23 @@ TEST(Verify, ASumThatTwoRanksEncodeIsNotTheSame) {
 }
 
 TEST(Verify, BlocksAreNotElements) {
-  Group as_elements(Algorithm::direct, kCoded);
+  ScheduledGroup as_elements(Algorithm::direct, kCoded);
   as_elements.find(1, StepKind::decode).kind = StepKind::copy;
   EXPECT_THAT(as_elements.defect(), HasSubstr("takes blocks for elements"));
-  Group inside(Algorithm::direct, kCoded);
+  ScheduledGroup inside(Algorithm::direct, kCoded);
   ++inside.find(1, StepKind::encode).dst.offset;
   EXPECT_THAT(inside.defect(), HasSubstr("begins inside of a block"));
-  Group on_one_rank(Algorithm::direct, kCoded);
+  ScheduledGroup on_one_rank(Algorithm::direct, kCoded);
   on_one_rank.find(1, StepKind::send).src = {Space::input, 0, 232};
   on_one_rank.wait_again(1);
   EXPECT_THAT(on_one_rank.defect(), HasSubstr("sends a sum's elements as they are"));
 }
 
 TEST(Verify, FindsElementsAtAWrongPlace) {
-  Group given(Algorithm::direct, kCoded);
+  ScheduledGroup given(Algorithm::direct, kCoded);
   ++given.find(1, StepKind::encode).element;
   EXPECT_THAT(given.defect(), HasSubstr("but has element"));
-  Group summed(Algorithm::direct, kCoded);
+  ScheduledGroup summed(Algorithm::direct, kCoded);
   ++summed.find(2, StepKind::fold_coded).element;
   EXPECT_THAT(summed.defect(), HasSubstr("but has element"));
 }
@@ -424,14 +384,14 @@ TEST(Verify, RanksOfANodeAddUpBeforeTheyRound) {
   Case pairs{.size = 4, .count = 1000, .chunk = 256, .codec = Codec::int8};
   pairs.placement = Placement::pairs;
   pairs.window = 4096;
-  Group group(Algorithm::hierarchical, pairs);
+  ScheduledGroup group(Algorithm::hierarchical, pairs);
   EXPECT_EQ(group.defect(), "");
   group.find(1, StepKind::encode).src.space = Space::input;
   EXPECT_THAT(group.defect(), HasSubstr("rounds what 1 of the 2 ranks of the node give"));
 
   pairs.collective = Collective::reduce_scatter;
   pairs.counts = {400, 0, 300, 700};
-  Group scatter(Algorithm::hierarchical, pairs);
+  ScheduledGroup scatter(Algorithm::hierarchical, pairs);
   EXPECT_EQ(scatter.defect(), "");
   scatter.find(1, StepKind::encode).src.space = Space::input;
   EXPECT_THAT(scatter.defect(), HasSubstr("rounds what 1 of the 2 ranks of the node give"));
@@ -469,7 +429,7 @@ TEST(Verify, FindsDecodingOfOperandsAndAdditionOfPlainElements) {
 }
 
 TEST(Verify, RefusesProblemsOfDifferentCalls) {
-  Group group(Algorithm::ring, kRing);
+  ScheduledGroup group(Algorithm::ring, kRing);
   group.problems[2].count += 1;
   EXPECT_THAT(group.defect(), HasSubstr("not that of rank 2"));
   group.problems.pop_back();

@@ -283,6 +283,7 @@ class OnDeviceContext final : public Context {
   std::shared_ptr<Metrics> metrics() const override { return inner_.metrics(); }
   std::string flight_record() const override { return inner_.flight_record(); }
   Costs costs() const override { return inner_.costs(); }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override { return inner_.allocate(bytes); }
   std::shared_ptr<Group> world() override { return world_; }
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members,
                                std::chrono::milliseconds timeout,

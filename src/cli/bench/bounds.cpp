@@ -295,14 +295,6 @@ std::string cpu_name() {
 
 unsigned core_count() { return std::max(1U, std::thread::hardware_concurrency()); }
 
-std::uint64_t memory_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0
-             ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page)
-             : 0;
-}
-
 Bounds measure_bounds(Group& group, bool one_host) {
   Bounds bounds;
   const auto ranks = static_cast<std::size_t>(group.size());

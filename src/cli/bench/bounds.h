@@ -14,8 +14,6 @@ namespace mccl::cli::bench {
 /// The model of the CPU, or its architecture.
 std::string cpu_name();
 unsigned core_count();
-/// 0 if it is unknown.
-std::uint64_t memory_bytes();
 
 /// Measurements of plain TCP sockets between two processes of this machine.
 struct Loopback {

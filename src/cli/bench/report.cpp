@@ -99,10 +99,12 @@ std::string algorithm_text(const Row& row) {
 
 std::string setup_text(const Setup& setup) {
   const std::string ranks = fmt::format("{} rank{}", setup.ranks, setup.ranks == 1 ? "" : "s");
-  return fmt::format("# mccl {}: {}, {} ({} cores), transport {}, algorithm {}{}\n", setup.version,
+  return fmt::format("# mccl {}: {}, {} ({} cores), transport {}, algorithm {}{}{}\n",
+                     setup.version,
                      setup.one_host ? ranks + " on this machine" : "a job of " + ranks, setup.cpu,
                      setup.cores, setup.transport, setup.algorithm,
-                     setup.compression == "none" ? "" : ", compression " + setup.compression);
+                     setup.compression == "none" ? "" : ", compression " + setup.compression,
+                     setup.shared_buffers ? ", shared buffers" : "");
 }
 
 std::string bounds_text(const Bounds& bounds, int ranks) {
@@ -221,6 +223,7 @@ std::string to_json(const Result& result) {
                      {"transport", result.setup.transport},
                      {"algorithm", result.setup.algorithm},
                      {"compression", result.setup.compression},
+                     {"shared_buffers", result.setup.shared_buffers},
                      {"bounds", result.bounds ? bounds_json(*result.bounds) : Json(nullptr)},
                      {"costs", json_of(result.costs)},
                      {"rows", rows_json(result)}};

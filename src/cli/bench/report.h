@@ -61,6 +61,7 @@ struct Setup {
   std::string transport;
   std::string algorithm;
   std::string compression = "none";
+  bool shared_buffers = false;  ///< See Options.
 };
 
 struct Result {

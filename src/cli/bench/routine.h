@@ -82,6 +82,7 @@ struct Options {
   int root = 0;
   bool check = true;
   bool bounds = true;
+  bool shared_buffers = false;   ///< True to call with memory from Context::allocate().
   bool overlap = false;          ///< True to measure each call beside a computation too.
   double seconds = 0.2;          ///< Time to spend on each half of a row.
   std::uint64_t iterations = 0;  ///< Number of timed calls; 0: as many as `seconds` allows.

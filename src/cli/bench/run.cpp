@@ -38,8 +38,8 @@ class Run {
         group_(context.world()),
         metrics_(context.metrics()),
         speaks_(context.rank() == 0 && !options.quiet),
-        a_(largest_call(options, context.size())),
-        b_(largest_call(options, context.size())) {
+        a_(memory(context, options)),
+        b_(memory(context, options)) {
     result_.setup = {MCCL_VERSION,
                      cpu_name(),
                      core_count(),
@@ -47,7 +47,8 @@ class Run {
                      one_host,
                      context.config().transport,
                      context.config().algorithm,
-                     context.config().compression};
+                     context.config().compression,
+                     options.shared_buffers};
   }
 
   Result measure() {
@@ -131,6 +132,11 @@ class Run {
   bool is_wanted(std::string_view algorithm) const {
     return result_.setup.algorithm == "auto" || result_.setup.algorithm == algorithm ||
            algorithm == kMessages || result_.setup.ranks == 1;
+  }
+
+  static Memory memory(Context& context, const Options& options) {
+    const std::size_t bytes = largest_call(options, context.size());
+    return options.shared_buffers ? Memory(context.allocate(bytes), bytes) : Memory(bytes);
   }
 
   Measurement measure_half(const Row& row, const Trial& trial, bool in_place) {

@@ -46,10 +46,12 @@ class Memory {
  public:
   /// Throws Error if the memory cannot be allocated.
   explicit Memory(std::size_t bytes);
+  Memory(std::shared_ptr<std::byte> start, std::size_t bytes)
+      : start_(std::move(start)), size_(bytes) {}
   std::span<std::byte> bytes() const { return {start_.get(), size_}; }
 
  private:
-  std::unique_ptr<std::byte, void (*)(void*)> start_;
+  std::shared_ptr<std::byte> start_;
   std::size_t size_;
 };
 

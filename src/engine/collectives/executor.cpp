@@ -34,7 +34,7 @@ void Executor::begin(Task& task, const Plan& plan) {
   memory_.begin(task, schedule);
   if (schedule.arrivals > 0) {
     group_window_.window()->begin(schedule.arrivals, schedule.window_count * element_bytes_,
-                                  fingerprint_of(task.call));
+                                  fingerprint_of(task.call), places());
   }
   if (!schedule.in_order) {
     waits_ = schedule.waits;
@@ -52,7 +52,10 @@ void Executor::begin(Task& task, const Plan& plan) {
 }
 
 void Executor::end() {
-  if (plan_->schedule.arrivals > 0) group_window_.window()->end();
+  if (plan_->schedule.arrivals > 0) {
+    if (!finished()) group_window_.window()->withdraw();
+    group_window_.window()->end();
+  }
   memory_.end();
   task_ = nullptr;
   plan_ = nullptr;
@@ -298,12 +301,12 @@ std::vector<GroupRank> Executor::waiting_for() const {
   if (next_window_ < plan_->window.size()) {
     const Step& step = plan_->schedule.steps[plan_->window[next_window_]];
     const node::Window& window = *group_window_.window();
-    if (step.kind != StepKind::await && !window.is_open() && window.late() >= 0) {
+    if (!awaits(step.kind) && !window.is_open() && window.late() >= 0) {
       ranks.emplace_back(window.late());
     }
     for (const GroupRank peer : group_window_.neighbours()) {
-      const bool concerns = step.kind == StepKind::await &&
-                            (step.peer == schedule::kAllPeers || step.peer == peer.number());
+      const bool concerns =
+          awaits(step.kind) && (step.peer == schedule::kAllPeers || step.peer == peer.number());
       if (concerns && !window.arrived(peer.number(), step.mark)) ranks.push_back(peer);
     }
   }

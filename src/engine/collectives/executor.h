@@ -82,7 +82,11 @@ class Executor {
   /// Throws MismatchError, because the neighbour `rank` makes a different call than this rank, or
   /// did so in an earlier collective.
   [[noreturn]] void throw_divergence(GroupRank rank) const;
+  node::Places places() const;
   void publish(const schedule::Step& step);
+  const std::byte* published_by(GroupRank rank, const schedule::Step& step,
+                                const schedule::Region& region) const;
+  void require_kept(GroupRank rank, const schedule::Step& step) const;
   void read(const schedule::Step& step);
   void read_fold(const schedule::Step& step);
 

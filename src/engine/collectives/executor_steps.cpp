@@ -14,8 +14,22 @@
 namespace mccl::engine {
 
 using node::Window;
+using schedule::Space;
 using schedule::Step;
 using schedule::StepKind;
+
+namespace {
+
+/// True for memories that neighbours may read where they lie; see schedule::Readable.
+bool may_be_read(Space space) { return space == Space::input || space == Space::output; }
+/// The number of such a memory in node::Places.
+std::size_t memory_number(Space space) { return space == Space::input ? 0 : 1; }
+
+bool is_read_in_place(const Window& window, Space space) {
+  return may_be_read(space) && window.is_read_in_place(memory_number(space));
+}
+
+}  // namespace
 
 /// Runs a schedule without messages: window steps, copies and folds, one after another.
 bool Executor::advance_in_order() {
@@ -64,6 +78,8 @@ bool Executor::run_window_step(const Step& step) {
       return true;
     case StepKind::await:
       return wait_for(step);
+    case StepKind::await_readers:
+      return !window.is_read_in_place() || wait_for(step);
     case StepKind::read:
       read(step);
       return true;
@@ -132,10 +148,24 @@ void Executor::throw_divergence(GroupRank rank) const {
                                   describe(ours)));
 }
 
+/// Where the neighbours read this rank's input and output.
+node::Places Executor::places() const {
+  if (!plan_->schedule.reads_in_place) return {};
+  const schedule::Readable& readable = plan_->schedule.readable;
+  const auto place_of = [this](bool is_readable, const auto& buffer) {
+    return is_readable ? group_window_.place_of(buffer.data, buffer.bytes()) : 0;
+  };
+  node::Places places{};
+  places[memory_number(Space::input)] = place_of(readable.input, task_->in);
+  places[memory_number(Space::output)] = place_of(readable.output, task_->out);
+  return places;
+}
+
 void Executor::publish(const Step& step) {
   const std::span<const std::byte> bytes = bytes_of(step.src);
   std::byte* place = group_window_.window()->own() + step.window * element_bytes_;
   task_->traffic.bytes_sent += bytes.size();
+  if (is_read_in_place(*group_window_.window(), step.src.space)) return;
   if (bytes.size() < WriteChoice::kLeastBytes) {
     std::memcpy(place, bytes.data(), bytes.size());
     return;
@@ -152,21 +182,40 @@ void Executor::publish(const Step& step) {
   task_->traffic.network_s += seconds_between(begin, end);
 }
 
+/// Returns the data that the neighbour published in the window, or that lie in `region` of its
+/// memory.
+const std::byte* Executor::published_by(GroupRank rank, const Step& step,
+                                        const schedule::Region& region) const {
+  const Window& window = *group_window_.window();
+  if (plan_->schedule.reads_in_place && may_be_read(region.space)) {
+    const std::byte* const memory =
+        window.memory_of(rank.number(), memory_number(region.space), region.offset * element_bytes_,
+                         step.dst.count * element_bytes_);
+    if (memory) return memory;
+  }
+  return window.published_by(rank.number()) + step.window * element_bytes_;
+}
+
+/// Must be called after data were read for the step; see Window::require_kept().
+void Executor::require_kept(GroupRank rank, const Step& step) const {
+  if (plan_->schedule.reads_in_place && may_be_read(step.src.space))
+    group_window_.window()->require_kept(rank.number(), memory_number(step.src.space));
+}
+
 void Executor::read(const Step& step) {
   const std::size_t bytes = step.dst.count * element_bytes_;
   const ScopedTimer timer(task_->traffic.network_s, bytes >= kTimedBytes);
-  const std::byte* published =
-      group_window_.window()->published_by(step.peer) + step.window * element_bytes_;
+  const std::byte* published = published_by(GroupRank(step.peer), step, step.src);
   if (step.dst.space == schedule::Space::output) {
     copy_to_result(*task_, writable(step.dst), published, bytes);
   } else {
     std::memcpy(writable(step.dst), published, bytes);
   }
+  require_kept(GroupRank(step.peer), step);
   task_->traffic.bytes_received += bytes;
 }
 
 void Executor::read_fold(const Step& step) {
-  const std::size_t offset = step.window * element_bytes_;
   const GroupRank mine = channels_.rank();
   bool own_is_in = false;
   operands_.clear();
@@ -175,10 +224,13 @@ void Executor::read_fold(const Step& step) {
       operands_.push_back(readable(step.src));
       own_is_in = true;
     }
-    operands_.push_back(group_window_.window()->published_by(rank.number()) + offset);
+    operands_.push_back(published_by(rank, step, step.src));
   }
   if (!own_is_in) operands_.push_back(readable(step.src));
   fold(step);
+  if (plan_->schedule.reads_in_place) {
+    for (const GroupRank rank : group_window_.neighbours()) require_kept(rank, step);
+  }
   task_->traffic.bytes_received +=
       step.dst.count * element_bytes_ * group_window_.neighbours().size();
 }

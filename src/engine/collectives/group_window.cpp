@@ -20,13 +20,17 @@ using node::Window;
 
 constexpr std::size_t kLeastCallBytes = std::size_t{16} << 10;
 constexpr std::size_t kFewRanks = 64;
+/// Maximum total size of the heaps that a rank maps: a quarter of the address space that processes
+/// have on x86-64 and AArch64.
+constexpr std::size_t kMostHeapBytes = std::size_t{1} << 45;
 
-using OfferOnWire = std::array<std::uint64_t, 3>;
+using OfferOnWire = std::array<std::uint64_t, 4>;
 
 }  // namespace
 
 transport::Blob encode(const WindowOffer& offer) {
-  const OfferOnWire on_wire = {offer.call_bytes, offer.place.offset, offer.place.bytes};
+  const OfferOnWire on_wire = {offer.call_bytes, offer.place.offset, offer.place.bytes,
+                               offer.reads_heaps ? 1U : 0U};
   transport::Blob blob(sizeof on_wire);
   std::memcpy(blob.data(), on_wire.data(), blob.size());
   return blob;
@@ -40,7 +44,11 @@ WindowOffer decode_window_offer(std::span<const std::byte> bytes) {
                     bytes.size()));
   }
   std::memcpy(on_wire.data(), bytes.data(), bytes.size());
-  return {on_wire[0], {on_wire[1], on_wire[2]}};
+  if (on_wire[3] > 1) {
+    throw CorruptionError(fmt::format(
+        "a message that offers a window in shared memory has an invalid flag, {}", on_wire[3]));
+  }
+  return {on_wire[0], {on_wire[1], on_wire[2]}, on_wire[3] == 1};
 }
 
 GroupWindow::GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes)
@@ -61,8 +69,28 @@ std::size_t GroupWindow::usual() const {
   return ranks <= kFewRanks ? kUsualCallBytes : kUsualCallBytes / std::bit_ceil(ranks / kFewRanks);
 }
 
-WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena) {
+/// Maps the heaps of all neighbours, which costs address space. Returns false if this process has
+/// too little of it. Then maps nothing, unless the system itself refuses.
+bool GroupWindow::map_heaps(const Find& neighbour) const {
+  std::size_t all = 0;
+  for (const GroupRank other : neighbours_) {
+    const std::size_t bytes = neighbour(other).arena.heap_bytes();
+    if (bytes > kMostHeapBytes - all) return false;
+    all += bytes;
+  }
+  if (all > 0 && node::has_limited_address_space()) return false;
+  try {
+    for (const GroupRank other : neighbours_) neighbour(other).arena.heap();
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena, const Find& neighbour) {
   WindowOffer mine;
+  mine.reads_heaps = map_heaps(neighbour);
+  if (arena) heap_ = {arena, arena->heap()};
   if (!neighbours_.empty()) mine.call_bytes = thrifty(usual(), kLeastCallBytes, *arena);
   while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
     own_ = arena->allocate(node::window_bytes(mine.call_bytes),
@@ -105,11 +133,19 @@ void GroupWindow::settle(const Find& neighbour) {
   call_bytes_ = std::bit_floor(least);
   if (call_bytes_ < kLeastCallBytes) call_bytes_ = 0;
   if (neighbours_.empty() || call_bytes_ == 0) return;
+  const bool reads_heaps =
+      std::ranges::all_of(neighbours_, [&](GroupRank r) { return offers_[r]->reads_heaps; }) &&
+      offers_[rank_]->reads_heaps;
+  if (!reads_heaps) heap_.reset();
   std::vector<Window::Neighbour> mapped;
   for (const GroupRank other : neighbours_) {
     const node::Neighbour& found = neighbour(other);
     node::RangePlace& place = offers_[other]->place;
     mapped.push_back({other.number(), found.arena.map(place), found.bell()});
+    if (reads_heaps) {
+      mapped.back().heap = found.arena.heap();
+      mapped.back().heap_begin = found.arena.heap_begin();
+    }
     place = {};  // the mapping releases the range now; let_go() must not release it again
   }
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);

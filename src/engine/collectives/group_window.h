@@ -32,6 +32,8 @@ inline constexpr std::size_t kUsualCallBytes = std::size_t{1} << 20;
 struct WindowOffer {
   std::uint64_t call_bytes = 0;
   node::RangePlace place;
+  /// True if the rank has mapped the heaps of all its neighbours (node/heap.h), or they have none.
+  bool reads_heaps = false;
 };
 transport::Blob encode(const WindowOffer& offer);
 /// Throws CorruptionError if the bytes are not an offer.
@@ -49,9 +51,11 @@ class GroupWindow {
   const std::vector<GroupRank>& neighbours() const { return neighbours_; }
 
   bool offered() const { return settled_ || offers_[rank_].has_value(); }
-  /// Allocates this rank's window and returns the offer for the other members. The window has the
-  /// usual size, or less if shared memory is scarce.
-  WindowOffer offer(const std::shared_ptr<node::Arena>& arena);
+  using Find = std::function<const node::Neighbour&(GroupRank rank)>;
+  /// Allocates this rank's window, maps the heaps of its neighbours, and returns the offer for the
+  /// other members. The window has the usual size, or less if shared memory is scarce. `neighbour`
+  /// returns the neighbour with a given rank.
+  WindowOffer offer(const std::shared_ptr<node::Arena>& arena, const Find& neighbour);
   /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
   /// an offer already, or after release().
   bool take(GroupRank member, const WindowOffer& offer);
@@ -62,10 +66,13 @@ class GroupWindow {
   /// The members whose offers have not arrived.
   std::vector<GroupRank> missing_members() const;
 
-  using Find = std::function<const node::Neighbour&(GroupRank rank)>;
-  /// Maps the neighbours' windows. Every offer must have arrived. `neighbour` returns the neighbour
-  /// with a given rank.
+  /// Maps the neighbours' windows. Every offer must have arrived.
   void settle(const Find& neighbour);
+  /// Place of a buffer of this rank (node::Heap::place_of()) if neighbours may read it where it
+  /// lies; else 0.
+  std::uint64_t place_of(const void* memory, std::size_t bytes) const {
+    return heap_ ? heap_->place_of(memory, bytes) : 0;
+  }
   /// Capacity of the window: the maximum number of bytes that a rank can have published at a time;
   /// 0 if there is no window. Equal on all ranks.
   std::size_t call_bytes() const { return call_bytes_; }
@@ -78,6 +85,7 @@ class GroupWindow {
 
  private:
   std::size_t usual() const;
+  bool map_heaps(const Find& neighbour) const;
 
   const GroupRank rank_;
   const ByRank<GroupRank, int> nodes_;
@@ -87,6 +95,8 @@ class GroupWindow {
   bool settled_ = false;
   bool released_ = false;
   node::Range own_;
+  /// This rank's heap, from offer() on; null after settle() if a neighbour cannot read it.
+  std::shared_ptr<const node::Heap> heap_;
   std::size_t call_bytes_ = 0;
   std::optional<node::Window> window_;
 };

@@ -46,7 +46,9 @@ std::size_t RunningMemory::end_of(const Region& region) const {
 std::size_t RunningMemory::reach(const Step& step) const {
   std::size_t reach = 0;
   for (const Region* const region : {&step.src, &step.dst}) {
-    if (is_input(*region)) reach = std::max(reach, std::min(end_of(*region), input_bytes_));
+    const bool is_peers = region == &step.src && step.kind == schedule::StepKind::read;
+    if (!is_peers && is_input(*region))
+      reach = std::max(reach, std::min(end_of(*region), input_bytes_));
   }
   return reach;
 }

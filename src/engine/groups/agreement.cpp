@@ -18,6 +18,22 @@ bool may_go_on(const Standings& standings) {
   return lowest != standings.end() && *lowest == Standing::present;
 }
 
+transport::Blob encode(const Standings& standings) {
+  transport::Blob bytes;
+  for (const Standing each : standings) bytes.push_back(static_cast<std::byte>(each));
+  return bytes;
+}
+
+Standings decode_standings(const transport::Blob& bytes) {
+  std::vector<Standing> standings;
+  for (const std::byte each : bytes) {
+    if (std::to_integer<int>(each) >= kStandingCount)
+      throw CorruptionError("its vote on the surviving members is malformed");
+    standings.push_back(static_cast<Standing>(each));
+  }
+  return Standings(std::move(standings));
+}
+
 Agreement::Agreement(GroupRank self, std::size_t members, Send send)
     : self_(self), send_(std::move(send)), known_(members), votes_(members) {}
 
@@ -48,6 +64,12 @@ void Agreement::hear(GroupRank from, Vote vote) {
                     "group has {} members and is in "
                     "round {}",
                     vote.standings.size(), vote.round, known_.size(), decisions_.size() + 1));
+  }
+  if (vote.decided && vote.round > entered_ && vote.standings[self_] == Standing::present) {
+    throw CorruptionError(
+        fmt::format("it decided round {} on the surviving members together with this rank, which "
+                    "has entered {} rounds",
+                    vote.round, entered_));
   }
   // The other members must not adopt the decisions of an excluded rank, which may not know yet that
   // it is excluded.

@@ -24,6 +24,7 @@
 
 #include "base/rank.h"
 #include "engine/calls/operation.h"
+#include "transport/transport.h"
 
 namespace mccl::engine {
 
@@ -37,6 +38,10 @@ enum class Standing : std::uint8_t {
 inline constexpr int kStandingCount = 3;
 
 using Standings = ByRank<GroupRank, Standing>;
+
+transport::Blob encode(const Standings& standings);
+/// Throws CorruptionError for bytes that encode() cannot have written.
+Standings decode_standings(const transport::Blob& bytes);
 
 struct Vote {
   std::uint64_t round = 0;  ///< Number of the round, from 1.

@@ -25,22 +25,6 @@ Failure announced(const ControlMessage& message, GroupRank end_rank) {
   return failure;
 }
 
-transport::Blob encode(const Standings& standings) {
-  transport::Blob bytes;
-  for (const Standing each : standings) bytes.push_back(static_cast<std::byte>(each));
-  return bytes;
-}
-
-Standings decode(const transport::Blob& bytes) {
-  std::vector<Standing> standings;
-  for (const std::byte each : bytes) {
-    if (std::to_integer<int>(each) >= kStandingCount)
-      throw CorruptionError("its vote on the surviving members is malformed");
-    standings.push_back(static_cast<Standing>(each));
-  }
-  return Standings(std::move(standings));
-}
-
 }  // namespace
 
 void GroupState::hear(WorldRank peer, const ControlMessage& message) {
@@ -181,9 +165,15 @@ void GroupState::compare_with_next(const Call& call) {
   around_.peers.send(membership_.members[next], message);
 }
 
+GroupWindow::Find GroupState::neighbours() const {
+  return [this](GroupRank member) -> const node::Neighbour& {
+    return *around_.memory.neighbour(membership_.members[member]);
+  };
+}
+
 void GroupState::offer_window() {
   ControlMessage message = about_group(ControlKind::window);
-  message.blob = encode(window_.offer(around_.memory.arena));
+  message.blob = encode(window_.offer(around_.memory.arena, neighbours()));
   around_.staging.touch();
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
   around_.peers.flush();
@@ -207,9 +197,7 @@ bool GroupState::window_ready() {
 }
 
 void GroupState::learn_window() {
-  window_.settle([&](GroupRank member) -> const node::Neighbour& {
-    return *around_.memory.neighbour(membership_.members[member]);
-  });
+  window_.settle(neighbours());
   schedule::Facts facts = plans_.facts();
   facts.window_bytes = window_.call_bytes();
   if (facts.window_bytes == 0) {
@@ -245,7 +233,7 @@ void GroupState::send_vote(GroupRank to, const Vote& vote) {
 void GroupState::hear_vote(GroupRank from, const ControlMessage& message) {
   agreement_.hear(from, {.round = message.call.sequence,
                          .decided = message.kind == ControlKind::agreed,
-                         .standings = decode(message.blob)});
+                         .standings = decode_standings(message.blob)});
   end_search_if_decided();
 }
 

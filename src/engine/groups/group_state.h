@@ -280,6 +280,7 @@ class GroupState {
   void record_algorithm(const Task& task, const Plan& plan);
   void release_plans();
 
+  GroupWindow::Find neighbours() const;
   void offer_window();
   bool window_ready();
   void learn_window();

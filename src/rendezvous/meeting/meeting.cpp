@@ -174,7 +174,8 @@ class Meeting {
   void make_arena() {
     if (!shares_memory()) return;
     try {
-      arena_ = Arena::make(node::arena_bytes(here_ - 1));
+      arena_ = Arena::make(node::arena_bytes(here_ - 1),
+                           o_.config.shared_buffers ? node::heap_bytes() : 0);
       listener_.emplace(static_cast<int>(here_) + kLocalQueue);
     } catch (const Error& error) {
       arena_.reset();

@@ -187,6 +187,15 @@ TEST(Agreement, RefusesMalformedVotes) {
   EXPECT_NO_THROW(members[0].hear(GroupRank(1), valid));
 }
 
+/// Each decision of another round would stay in memory.
+TEST(Agreement, RefusesDecisionsOfRoundsThatTheMemberHasNotEntered) {
+  Members members(2);
+  EXPECT_THROW(members[0].hear(GroupRank(1), {1, true, Standings(2)}), CorruptionError);
+  Standings without_rank_0(2);
+  without_rank_0[GroupRank(0)] = Standing::silent;
+  EXPECT_NO_THROW(members[0].hear(GroupRank(1), {1, true, without_rank_0}));
+}
+
 /// Members die at random, also in the middle of an announcement; links are cut and votes delayed at
 /// random. Living members that include each other must not decide differently. All members that may
 /// go on must belong to one group. Every member must decide once all living members take part.

@@ -14,8 +14,10 @@ def check_without_a_gpu() -> None:
     where = torch.device("cuda:0")
     assert not backend.supports_tensor_alloc(where)
     assert isinstance(backend.mem_allocator, torch._C._cuda_CUDAAllocator)
-    with pytest.raises(ValueError, match=r"allocate_tensor: expected a CUDA device, got cpu"):
-        backend.allocate_tensor(10, dtype=torch.float32, device=torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"allocate_tensor: expected the CPU or a CUDA device"):
+        backend.allocate_tensor(10, dtype=torch.float32, device=torch.device("meta"))
+    with pytest.raises(ValueError, match=r"allocate_tensor: the size is negative: -1"):
+        backend.allocate_tensor(-1, dtype=torch.float32, device=torch.device("cpu"))
     data = torch.ones(10)
     dist.all_reduce(data)
     assert data.eq(dist.get_world_size()).all()

@@ -38,9 +38,11 @@ std::string describe(const Step& step) {
     case StepKind::await:
       return fmt::format("wait for arrival {} of {}", step.mark,
                          step.peer == kAllPeers ? "all" : fmt::format("rank {}", step.peer));
+    case StepKind::await_readers:
+      return fmt::format("wait for arrival {} of all readers", step.mark);
     case StepKind::read:
-      return fmt::format("{} = what rank {} published at {}", describe(step.dst), step.peer,
-                         step.window);
+      return fmt::format("{} = what rank {} published at {}, from {}", describe(step.dst),
+                         step.peer, step.window, describe(step.src));
     case StepKind::read_fold:
       return fmt::format("{} = fold of {} and what the node published at {}", describe(step.dst),
                          describe(step.src), step.window);

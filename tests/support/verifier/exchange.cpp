@@ -40,7 +40,7 @@ void Exchange::for_each_await(Visit visit) const {
     const std::vector<Step>& steps = schedules_[r].steps;
     const int rank = static_cast<int>(r);
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].kind != StepKind::await) continue;
+      if (!awaits(steps[i].kind)) continue;
       for (const int peer : node_members(problems_[r], rank)) {
         if (peer == rank || (steps[i].peer != kAllPeers && steps[i].peer != peer)) continue;
         if (steps[i].mark < 1 || steps[i].mark > arrivals_[peer].size()) {

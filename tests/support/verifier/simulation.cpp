@@ -10,12 +10,12 @@
 namespace mccl::schedule {
 
 Simulation::Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
-                       const Exchange& exchange)
+                       const Exchange& exchange, Reading reading)
     : problems_(problems),
       schedules_(schedules),
       exchange_(exchange),
       expressions_(static_cast<int>(problems.size())),
-      windows_(problems, schedules) {
+      windows_(problems, schedules, layouts_, reading) {
   for (std::size_t r = 0; r < problems.size(); ++r) prepare_memory(r);
 }
 
@@ -37,12 +37,13 @@ void Simulation::prepare_memory(std::size_t rank) {
 
 void Simulation::run(std::span<const std::uint32_t> order) {
   for (const std::uint32_t event : order) run_event(event);
+  windows_.end();
 }
 
 void Simulation::run_event(std::uint32_t event) {
   const Step& step = exchange_.step(event);
   const int rank = exchange_.rank_of(event);
-  if (is_window(step.kind)) windows_.begin_step(rank, exchange_.index_of(event));
+  windows_.begin_step(rank, exchange_.index_of(event));
   switch (step.kind) {
     case StepKind::send:
       read(event, exchange_.step(event).src, incoming_);
@@ -62,6 +63,8 @@ void Simulation::run_event(std::uint32_t event) {
       return windows_.arrive(rank);
     case StepKind::await:
       return windows_.await(rank, step);
+    case StepKind::await_readers:
+      return windows_.await_readers(rank, step);
     case StepKind::read:
       return read_window(event);
     case StepKind::read_fold:
@@ -74,6 +77,7 @@ void Simulation::run_event(std::uint32_t event) {
 
 void Simulation::deliver(std::uint32_t receive) {
   const Step& step = exchange_.step(receive);
+  windows_.begin_step(exchange_.rank_of(receive), exchange_.index_of(receive));
   if (step.kind == StepKind::recv) return write(receive, step.dst, incoming_);
   const bool peer_first = step.peer < exchange_.rank_of(receive);
   read(receive, step.src, local_);
@@ -188,12 +192,12 @@ void Simulation::end_fold(std::uint32_t number) {
 void Simulation::publish(std::uint32_t number) {
   const Step& step = exchange_.step(number);
   read(number, step.src, incoming_);
-  windows_.publish(exchange_.rank_of(number), step.window, incoming_);
+  windows_.publish(exchange_.rank_of(number), step, incoming_);
 }
 
 void Simulation::read_window(std::uint32_t number) {
   const Step& step = exchange_.step(number);
-  windows_.read(exchange_.rank_of(number), step.peer, step.window, step.dst.count, incoming_);
+  windows_.read(exchange_.rank_of(number), step.peer, step, step.src, incoming_);
   write(number, step.dst, incoming_);
 }
 
@@ -205,7 +209,7 @@ void Simulation::read_fold(std::uint32_t number) {
     if (member == rank) {
       read(number, step.src, incoming_);
     } else {
-      windows_.read(rank, member, step.window, step.dst.count, incoming_);
+      windows_.read(rank, member, step, step.src, incoming_);
     }
     std::exchange(first, false) ? begin_fold() : add_operand(number);
   }
@@ -246,6 +250,7 @@ void Simulation::read(std::uint32_t number, const Region& region, Runs& runs) co
 
 void Simulation::write(std::uint32_t number, const Region& region, const Runs& runs) {
   const int rank = exchange_.rank_of(number);
+  windows_.write(rank, region);
   memories_[rank].write(layouts_[rank].address(region), runs);
 }
 

@@ -35,7 +35,7 @@ void zip(const Runs& a, const Runs& b, Visit visit) {
 class Simulation {
  public:
   Simulation(std::span<const Problem> problems, std::span<const Schedule> schedules,
-             const Exchange& exchange);
+             const Exchange& exchange, Reading reading);
 
   /// Runs the events in the given order. Throws a Defect at a wrong step.
   void run(std::span<const std::uint32_t> order);

@@ -149,6 +149,10 @@ void check_arrivals(std::span<const Problem> problems, std::span<const Schedule>
   }
 }
 
+bool allows_reading(const Schedule& schedule) {
+  return schedule.readable.input || schedule.readable.output;
+}
+
 /// Checks that all ranks describe the same call.
 void check_problems(std::span<const Problem> problems, std::span<const Schedule> schedules) {
   if (problems.empty() || problems.size() != schedules.size()) {
@@ -182,9 +186,12 @@ std::string verify(std::span<const Problem> problems, std::span<const Schedule> 
       check_arrivals(problems, schedules, exchange, order);
       return {};
     }
-    Simulation simulation(problems, schedules, exchange);
-    simulation.run(order);
-    Results(problems, simulation).check();
+    for (const Reading reading : {Reading::in_window, Reading::in_place}) {
+      if (reading == Reading::in_place && !std::ranges::any_of(schedules, allows_reading)) break;
+      Simulation simulation(problems, schedules, exchange, reading);
+      simulation.run(order);
+      Results(problems, simulation).check();
+    }
   } catch (const Defect& defect) {
     return defect.text;
   }

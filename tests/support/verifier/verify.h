@@ -15,7 +15,8 @@ namespace mccl::schedule {
 ///   their waits, the order of messages per pair and direction, the pairing of send and receive,
 ///   and the waits for arrivals, has no cycle;
 /// - what is read from a window was published before, and stays until it has been read; the ranks
-///   of a node arrive equally often, and use equally much of it;
+///   of a node arrive equally often, and use equally much of it. The same holds for what is read
+///   from the memory of a rank, where the schedule allows it, until the rank leaves the call;
 /// - waits order every two steps that access the same memory, if one of them writes it (computed
 ///   again, not taken from the schedule); regions lie inside their memories;
 /// - the outputs are right: each reduced element holds every rank's contribution exactly once, was

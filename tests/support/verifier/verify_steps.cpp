@@ -203,6 +203,8 @@ class StepChecker {
   }
 
   void check_shape(std::size_t i, const Step& step) const {
+    require(step.kind != StepKind::read || step.src.count == step.dst.count, i,
+            "reads another number of elements than it writes");
     if (!reads_memory(step.kind) || !writes_memory(step.kind)) return;
     const bool folds_blocks = step.kind == StepKind::fold_coded;
     const std::size_t operands = step.kind == StepKind::fold || folds_blocks ? step.operands : 1;
