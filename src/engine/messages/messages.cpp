@@ -48,8 +48,19 @@ void Messages::post_send(std::shared_ptr<Operation> operation) {
   Operation& send = *operation;
   pending_.push_back(std::move(operation));
   next_deadline_ = std::min(next_deadline_, send.deadline);
-  const GroupRank rank(send.call.peer);
-  Peer& peer = peers_[rank];
+  Peer& peer = peers_[GroupRank(send.call.peer)];
+  if (peer.held.empty() && peer.awaiting_grant.size() < kMostRequests) return announce(peer, send);
+  peer.held.push_back(&send);
+}
+
+void Messages::announce_held(Peer& peer) {
+  while (!peer.held.empty() && peer.awaiting_grant.size() < kMostRequests) {
+    announce(peer, *peer.held.front());
+    peer.held.pop_front();
+  }
+}
+
+void Messages::announce(Peer& peer, Operation& send) {
   const std::size_t bytes = send.in.bytes();
   Outgoing outgoing;
   send.call.sequence = peer.next_number++;
@@ -81,6 +92,7 @@ void Messages::post_receive(std::shared_ptr<Operation> operation) {
   taken.splice(taken.begin(), found->second, found->second.begin());
   if (found->second.empty()) unexpected_.erase(found);
   const Unexpected& message = taken.front();
+  --peers_[message.source].kept;
   check(receive.call, message.source, message.frame);
   message.frame.kind == FrameKind::request ? accept(message, receive) : deliver(message, receive);
 }
@@ -251,6 +263,10 @@ std::string Messages::why_late(const Operation& late) const {
     return fmt::format("and no matching message arrived from {}{}", peer,
                        last == 0 ? "" : fmt::format(" after message {}", last));
   }
+  if (late.call.sequence == 0) {
+    return fmt::format("and its receiver, {}, has not posted receives for {} messages before it",
+                       peer, kMostRequests);
+  }
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.call.sequence)) {
     if (late.message.address != 0) {
       return fmt::format(
@@ -278,6 +294,7 @@ void Messages::Peer::clear() noexcept {
   announcements.clear();
   granted.clear();
   awaiting_grant.clear();
+  held.clear();
   pulls.clear();
   incoming.clear();
   posted = writing = 0;
@@ -289,6 +306,7 @@ OperationList Messages::drop_all() noexcept {
   posted_for_any_ = 0;
   for (Peer& peer : peers_) {
     peer.clear();
+    peer.kept = 0;
     end_reading_ahead(peer);
   }
   return std::exchange(pending_, {});
@@ -319,6 +337,7 @@ std::optional<OperationList> Messages::give_up(GroupRank rank, bool whole) noexc
   peer.announcements.clear();
   peer.granted.clear();
   peer.awaiting_grant.clear();
+  peer.held.clear();
   peer.writing = 0;
   OperationList ended;
   if (whole) {

@@ -62,6 +62,13 @@ inline constexpr std::size_t kEagerCredit = 4 << 20;
 /// messages is limited too. They cover the memory that a receiver needs for the record of one
 /// message.
 inline constexpr std::size_t kEagerOverhead = 256;
+/// Maximum number of requests of a sender that the receiver has not answered. The sender holds
+/// later messages back.
+inline constexpr std::size_t kMostRequests = std::size_t{1} << 18;
+/// Maximum number of messages of one sender for which a receiver keeps a record before a receive is
+/// posted: the requests, and the eager messages for which the credit suffices. A record takes some
+/// 200 bytes.
+inline constexpr std::size_t kMostKept = kMostRequests + kEagerCredit / kEagerOverhead;
 /// Bytes that one advance() may move to a peer, or from a lane (link), before the engine does other
 /// work.
 inline constexpr std::size_t kPassBytes = 512 << 10;
@@ -200,6 +207,8 @@ class Messages {
     std::list<Operation*> granted;
     /// Sends that wait for the receiver's grant, or until it has pulled them, by message number.
     std::unordered_map<std::uint64_t, Operation*> awaiting_grant;
+    /// Sends that are not announced yet, in order, because kMostRequests wait for an answer.
+    std::deque<Operation*> held;
     std::list<Operation*> pulls;  ///< Receives whose messages are being pulled, in order.
     /// Granted receives whose pieces have not all arrived, by message number.
     std::unordered_map<std::uint64_t, Operation*> incoming;
@@ -210,6 +219,7 @@ class Messages {
     std::size_t credit_used = 0;       ///< Bytes of credit in use by messages to the peer.
     std::size_t credit_lent = 0;       ///< Bytes of credit in use by messages from the peer.
     std::size_t credit_owed = 0;       ///< Part of credit_lent that the next credit frame returns.
+    std::size_t kept = 0;     ///< Number of messages from the peer that wait for a receive.
     std::uint64_t taken = 0;  ///< Number of requests and whole eager messages read from the peer.
     /// Until `taken` reaches this number, messages are read before their receives are posted.
     std::uint64_t wanted = 0;
@@ -223,6 +233,10 @@ class Messages {
     /// Drops all frames and operations of the peer. Allocates no memory.
     void clear() noexcept;
   };
+
+  void announce(Peer& peer, Operation& send);
+  /// Announces sends that were held back, as far as the number of unanswered requests allows.
+  void announce_held(Peer& peer);
 
   // Defined in messages_write.cpp:
   bool write_to(GroupRank rank, Peer& peer);

@@ -16,7 +16,7 @@ AtOnce Messages::send_at_once(Task& task) {
   Channel& channel = channels_.at(Purpose::point_to_point, rank);
   const std::size_t cost = task.in.bytes() + kEagerOverhead;
   if (cost > eager_bytes_ + kEagerOverhead || peer.credit_used + cost > kEagerCredit ||
-      peer.has_to_write() || !channel.connected() || !channel.lost.empty()) {
+      peer.has_to_write() || !peer.held.empty() || !channel.connected() || !channel.lost.empty()) {
     return AtOnce::no;
   }
   peer.lanes.resize(channel.lanes.size());

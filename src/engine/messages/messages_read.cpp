@@ -188,6 +188,10 @@ void Messages::count_announcement(GroupRank rank, Peer& peer, const Frame& frame
 void Messages::match_or_keep(GroupRank rank, Peer& peer, Unexpected message) {
   Operation* const receive = match(rank, message.frame);
   if (!receive) {
+    if (++peer.kept > kMostKept) {
+      refuse(rank,
+             fmt::format("sent more than {} messages for which no receive was posted", kMostKept));
+    }
     keep(std::move(message));
   } else {
     message.frame.kind == FrameKind::request ? accept(message, *receive)
@@ -208,6 +212,7 @@ void Messages::take_grant(GroupRank rank, Peer& peer, const Frame& grant) {
   if (send.message.pieces > 0) peer.granted.push_back(&send);
   peer.awaiting_grant.erase(found);
   if (send.message.pieces == 0) finish(send);
+  announce_held(peer);
 }
 
 void Messages::take_credit(GroupRank rank, Peer& peer, const Frame& credit) {
@@ -232,6 +237,7 @@ void Messages::take_pulled(GroupRank rank, Peer& peer, const Frame& pulled, Lane
   peer.awaiting_grant.erase(found);
   lane.count_pulled(send.in.bytes(), send.traffic);
   finish(send);
+  announce_held(peer);
 }
 
 /// Copies bytes of the oldest message that is to be pulled. A large message takes several calls, so

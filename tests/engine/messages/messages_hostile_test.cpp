@@ -51,9 +51,9 @@ class HostileMessages : public ::testing::Test {
 
   void wait_for_bytes() { receives_ = victim_.receive(std::span(memory_).first(kBytes), 1, 1); }
 
-  void expect_refusal(const std::string& words) {
+  void expect_refusal(const std::string& words, std::size_t passes = 100) {
     try {
-      for (int pass = 0; pass < 100; ++pass) victim_.advance();
+      for (std::size_t pass = 0; pass < passes; ++pass) victim_.advance();
       FAIL() << "nothing was refused, expected: " << words;
     } catch (const CorruptionError& error) {
       EXPECT_THAT(error.what(),
@@ -141,6 +141,17 @@ TEST_F(HostileMessages, MoreMessagesThanCredit) {
     peer.send(other);
   }
   expect_refusal("beyond its credit");
+}
+
+TEST_F(HostileMessages, MoreAnnouncementsThanAreKept) {
+  HostilePeer peer(victim_, 1, std::size_t{64} << 20);
+  wait_for_bytes();
+  for (std::uint64_t i = 1; i <= kMostKept + 1; ++i) {
+    Frame other = request(i, kBytes);
+    other.call.tag = 2;
+    peer.send(other);
+  }
+  expect_refusal("for which no receive was posted", kMostKept);
 }
 
 TEST_F(HostileMessages, MoreCreditThanWasLent) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "mccl/error.h"
@@ -178,6 +179,28 @@ TEST(Messages, OfEverySizePassWhereFramesAreSmall) {
     EXPECT_TRUE(pair.second.done(receives)) << size;
     EXPECT_EQ(got, data);
   }
+}
+
+/// A sender with more requests than a receiver may keep holds the rest back, in order.
+TEST(Messages, AnyNumberMayWaitForReceives) {
+  MessagesPair pair;
+  std::vector<std::uint64_t> data(kMostKept + 5), got(data.size());
+  std::iota(data.begin(), data.end(), 1);
+  MessagesEnd::Call last;
+  for (const std::uint64_t& each : data)
+    last = pair.first.send(std::as_bytes(std::span(&each, 1)), 1, 1);
+  // The receiver reads all that is sent, because it waits for another message.
+  std::uint64_t other = 0;
+  pair.second.receive(std::as_writable_bytes(std::span(&other, 1)), 0, 2);
+  pair.settle();
+  EXPECT_FALSE(pair.first.send_at_once(std::as_bytes(std::span(&data[6], 1)), 1, 2) == nullptr)
+      << "a later message would overtake those that are held";
+  for (std::uint64_t& each : got)
+    pair.second.receive(std::as_writable_bytes(std::span(&each, 1)), 0, 1);
+  pair.settle();
+  EXPECT_EQ(got, data);
+  EXPECT_EQ(other, data[6]);
+  EXPECT_TRUE(pair.first.done(last));
 }
 
 TEST(Messages, CreditBoundsEmptyMessages) {
