@@ -1,7 +1,6 @@
 # `make` without a goal prints the help.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-comma := ,
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 # CMake builds everything, so make's built-in rules are off.
@@ -67,11 +66,9 @@ export PATH := $(BIN):$(PATH)
 ENVIRONMENT := $(VENV)/.installed
 TEST_ENVIRONMENT := $(VENV)/.installed-test
 BUILT := $(BUILD)/.installed
-# Pinned versions and hashes, for the kinds of machine and the torch for which there is a lock. Read
-# when a recipe runs, because Python may have been installed by then.
-TAG = $(if $(filter $(DEFAULT_TORCH),$(TORCH)),$(shell $(PYTHON) scripts/lock.py --tag 2>/dev/null))
-LOCK = $(wildcard scripts/requirements.$(TAG).lock)
-TEST_LOCK = $(wildcard scripts/requirements-test.$(TAG).lock)
+# Pinned versions and hashes, which exist for the default torch.
+LOCK := $(if $(filter $(DEFAULT_TORCH),$(TORCH)),scripts/requirements.lock)
+TEST_LOCK := $(if $(LOCK),scripts/requirements-test.lock)
 PINNED = $(if $(LOCK),--require-hashes -r $(LOCK),torch==$(TORCH) -r scripts/requirements.txt)
 TEST_PINNED = $(if $(TEST_LOCK),--require-hashes -r $(TEST_LOCK),torch==$(TORCH) -r scripts/requirements-test.txt)
 # Python compiles the modules that are imported; compiling all of them takes longer.
@@ -94,7 +91,7 @@ FOR_CLUSTER := $(filter test test-python test-long,$(MAKECMDGOALS))
 
 $(ENVIRONMENT): scripts/requirements.txt $(wildcard scripts/*.lock) | packages $(if $(FOR_TESTS),packages-test)
 	@echo "setup: $(VENV) with torch $(TORCH); several gigabytes, so this takes minutes"
-	@echo "setup: $(if $(LOCK),packages are checked against the hashes in $(LOCK),no lock for this Python$(comma) processor and torch: the hashes of packages are not checked)"
+	@echo "setup: $(if $(LOCK),packages are checked against the hashes in $(LOCK),no lock for this torch: the hashes of packages are not checked)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@# Compiles in the background what does not need torch. A failure there also fails the build below.
 	@# The compilers are those that pip uses: under another name, ccache would miss.
@@ -248,11 +245,14 @@ bench: build build-bench peers
 bench-check: build build-bench peers
 	@$(BIN)/python bench/compare.py --check --json build/bench-check.json $(BENCH)
 
-# Renews the locks of this kind of machine. Downloads all packages, several gigabytes.
+# Renews the locks, which hold the hashes for every system and processor. A version stays as it is
+# if it fits; `make lock LOCK_OPTIONS=--upgrade` takes the newest ones.
 lock: | $(ENVIRONMENT)
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet uv
 	@for name in requirements requirements-test; do \
-		$(BIN)/python scripts/lock.py $(DEFAULT_TORCH) scripts/$$name.txt > build/$$name.lock; \
-		mv build/$$name.lock scripts/$$name.$$($(BIN)/python scripts/lock.py --tag).lock; done
+		echo "torch==$(DEFAULT_TORCH)" | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+			--generate-hashes --no-annotate --custom-compile-command "make lock" $(LOCK_OPTIONS) \
+			--output-file scripts/$$name.lock - scripts/$$name.txt; done
 
 sbom: build
 	@$(BIN)/python scripts/sbom.py $(BUILD)/src/libmccl.so $(LOCK) $(TEST_LOCK) > build/sbom.json

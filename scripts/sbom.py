@@ -26,7 +26,10 @@ BUNDLED = (
     ("highway", "libhwy-dev", "Apache-2.0"),
     ("nanobind", "nanobind", "BSD-3-Clause"),
 )
-PINNED = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>\S+) --hash=sha256:(?P<digest>[0-9a-f]{64})$")
+PINNED = re.compile(
+    r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; [^\\]+)?"
+    r"(?P<hashes>(?: --hash=sha256:[0-9a-f]{64})+)"
+)
 
 
 def output_of(*command: str) -> str:
@@ -51,18 +54,29 @@ def component(name: str, version: str, licence: str = "", **more: Any) -> dict[s
     return entry | more
 
 
+def pinned(lock: Path) -> list[re.Match[str]]:
+    """Returns the packages of a lock file. Raises ValueError if a line has another form."""
+    lines = re.sub(r" \\\n +", " ", lock.read_text()).splitlines()
+    found = {line: PINNED.fullmatch(line) for line in lines if not line.startswith("#")}
+    for line, match in found.items():
+        if not match:
+            raise ValueError(f"{lock}: expected name==version and hashes, found: {line}")
+    return [match for match in found.values() if match]
+
+
 def python_packages(lock: Path) -> list[dict[str, Any]]:
-    """Returns an entry for each package of a lock file."""
-    found = (PINNED.match(line) for line in lock.read_text().splitlines())
+    """Returns an entry for each package of a lock file, with the digests of all its files."""
     return [
         component(
             match["name"],
             match["version"],
             purl=f"pkg:pypi/{match['name']}@{match['version']}",
-            hashes=[{"alg": "SHA-256", "content": match["digest"]}],
+            hashes=[
+                {"alg": "SHA-256", "content": each.rpartition(":")[2]}
+                for each in match["hashes"].split()
+            ],
         )
-        for match in found
-        if match
+        for match in pinned(lock)
     ]
 
 
