@@ -1,6 +1,7 @@
 """Measures an all-reduce between two hosts whose cables are shaped to a known rate.
 
-    python bench/shaped.py                 one cable of 1 Gbit/s; then two, of 1 and 0.5 Gbit/s
+    python bench/shaped.py                 one cable of 1 Gbit/s; the same with MCCL_ENCRYPTION=on;
+                                           then two cables, of 1 and 0.5 Gbit/s
     python bench/shaped.py --mtu 9000      with jumbo frames
 
 The hosts are network namespaces of this machine (Linux, root needed). Each cable is a veth pair
@@ -39,10 +40,11 @@ LIMIT = 120.0  # seconds of one run
 
 @dataclass(frozen=True)
 class Shape:
-    """The cables between the two hosts, in Mbit/s."""
+    """The cables between the two hosts, in Mbit/s, and whether the ranks encrypt."""
 
     name: str
     rates: tuple[int, ...]
+    encryption: str = "off"
 
     @property
     def bytes_per_second(self) -> float:
@@ -50,7 +52,11 @@ class Shape:
         return sum(self.rates) * 1e6 / 8
 
 
-SHAPES = (Shape("link_1g", (1000,)), Shape("links_1g_500m", (1000, 500)))
+SHAPES = (
+    Shape("link_1g", (1000,)),
+    Shape("link_1g_encrypted", (1000,), encryption="on"),
+    Shape("links_1g_500m", (1000, 500)),
+)
 
 
 def ip(*words: str, check: bool = True) -> None:
@@ -133,6 +139,7 @@ def rank_environment(hosts: Hosts, rank: int, key: str) -> dict[str, str]:
         "MCCL_LISTEN_ADDR": hosts.addresses(rank),
         "MCCL_TRANSPORT": "tcp",
         "MCCL_JOB_KEY": key,
+        "MCCL_ENCRYPTION": hosts.shape.encryption,
     }
 
 
@@ -205,7 +212,8 @@ def main(words: Sequence[str] | None = None) -> int:
         rate = arguments.size / (row["p50_us"] * 1e-6)
         most = (arguments.mtu + 14 - HEADERS) / (arguments.mtu + 14)
         print(
-            f"{'+'.join(map(str, shape.rates))} Mbit/s, {show_size(arguments.size)}: "
+            f"{'+'.join(map(str, shape.rates))} Mbit/s, encryption {shape.encryption}, "
+            f"{show_size(arguments.size)}: "
             f"{rate * 8e-6:.0f} Mbit/s of payload each way, "
             f"{rate / shape.bytes_per_second:.1%} of the line (its frames allow {most:.1%}); "
             f"the cables carried {', '.join(f'{count / sum(sent):.0%}' for count in sent)}"

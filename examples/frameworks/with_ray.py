@@ -1,5 +1,7 @@
 """Sums over two workers of Ray Train, on two nodes if the cluster has them."""
 
+import os
+
 import ray
 import torch
 import torch.distributed as dist
@@ -22,7 +24,8 @@ def train(_: dict) -> None:
         )
 
 
-ray.init(include_dashboard=False)
+key = {name: os.environ[name] for name in ("MCCL_JOB_KEY",) if name in os.environ}
+ray.init(include_dashboard=False, runtime_env={"env_vars": key})
 placement = "STRICT_SPREAD" if len(ray.nodes()) > 1 else "PACK"
 workers = ScalingConfig(num_workers=2, placement_strategy=placement)
 TorchTrainer(train, torch_config=TorchConfig(backend="mccl"), scaling_config=workers).fit()

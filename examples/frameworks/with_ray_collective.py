@@ -1,5 +1,7 @@
 """Sums over two actors of Ray, on two nodes if the cluster has them."""
 
+import os
+
 import numpy as np
 import ray
 from ray.util import collective
@@ -23,6 +25,8 @@ class Rank:
         return x.tolist()
 
 
+key = {name: os.environ[name] for name in ("MCCL_JOB_KEY",) if name in os.environ}
+ray.init(runtime_env={"env_vars": key})
 ranks = [Rank.remote() for _ in range(2)]
 ray.get([actor.join.remote(2, rank) for rank, actor in enumerate(ranks)])
 print("2 ranks:", *ray.get([actor.sum.remote() for actor in ranks]))

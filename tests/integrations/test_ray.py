@@ -95,3 +95,33 @@ def test_every_collective(results: list[dict]):
             "reducescatter": [5 * 10**rank] * 2,
             "sendrecv": [2, 2],
         }
+
+
+def test_a_group_can_be_made_after_an_attempt_that_failed(cluster: Cluster):
+    @ray.remote(num_cpus=1)
+    class Rank:
+        def join(self, rank: int) -> str:
+            from ray.util import collective
+
+            import mccl  # noqa: F401
+
+            try:
+                collective.init_collective_group(2, rank, backend="mccl", group_name="again")
+            except Exception as error:
+                return str(error)
+            return "joined"
+
+    ray.init(
+        address=cluster.address,
+        runtime_env={
+            "env_vars": {"MCCL_CONNECT_TIMEOUT": "5", "MCCL_JOB_KEY": "a key of the test"}
+        },
+    )
+    try:
+        assert "rank 1" in ray.get(Rank.remote().join.remote(0))
+        # Nothing of the failed attempt is left that misleads rank 1.
+        assert "rank 0 did not join" in ray.get(Rank.remote().join.remote(1))
+        ranks = [Rank.remote() for _ in range(2)]
+        assert ray.get([actor.join.remote(n) for n, actor in enumerate(ranks)]) == ["joined"] * 2
+    finally:
+        ray.shutdown()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from ray import get_runtime_context
 from ray.experimental import internal_kv
 from ray.util import get_node_ip_address
 from ray.util.collective import types
@@ -38,13 +39,19 @@ class Group(BaseGroup):
 
     def __init__(self, world_size: int, rank: int, group_name: str) -> None:
         super().__init__(world_size, rank, group_name)
-        key = f"mccl/{group_name}"
+        # Ray's cluster keeps entries beyond the end of a job.
+        key = f"mccl/{get_runtime_context().get_job_id()}/{group_name}"
         name = f"ray-{group_name}"
         store = _serve(key) if rank == 0 else _find(key, group_name)
-        self._group, self._part = torch_backend.create_apart(store, rank, world_size, None, name)
-        self.barrier()
-        if rank == 0:  # All ranks have met, so the next group of this name may publish its address.
-            internal_kv._internal_kv_del(key)
+        try:
+            self._group, self._part = torch_backend.create_apart(
+                store, rank, world_size, None, name
+            )
+            self.barrier()
+        finally:
+            # The next group of this name, or the next attempt, publishes another address.
+            if rank == 0:
+                internal_kv._internal_kv_del(key)
 
     @classmethod
     def backend(cls) -> str:

@@ -318,11 +318,14 @@ BoundListeners bind_listeners(const Config& config, int rank, Reach reach,
       binding.listeners = listen_on(own.bound, port, socket_buffer_bytes_of(config));
     } catch (const BindError& error) {
       if (port != 0 && error.code == EADDRINUSE && !is_port_given(config)) {
-        log.info(
-            "port {} (the default of MCCL_PORT_BASE, {}, plus the rank) is taken, perhaps by "
-            "another job on this host: this rank listens on a free port instead; set "
-            "MCCL_PORT_BASE if a firewall needs a fixed port",
-            port, config.port_base);
+        // A firewall between hosts may block the free port.
+        log.write(
+            reach == Reach::any_host ? LogLevel::warn : LogLevel::info,
+            fmt::format(
+                "port {} (the default of MCCL_PORT_BASE, {}, plus the rank) is taken, perhaps by "
+                "another job on this host: this rank listens on a free port instead; set "
+                "MCCL_PORT_BASE if a firewall needs a fixed port",
+                port, config.port_base));
         port = 0;
         continue;
       }
