@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <fstream>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <sstream>
 #include <vector>
 
+#include "engine/links/frame.h"
 #include "rendezvous/connections/handshake.h"
 #include "support/processes.h"
 #include "transport/tcp/listener.h"
@@ -278,6 +281,48 @@ TEST(HostilePeer, ReplayReflectionAndSplicingOfSessionsProveNothing) {
   send_all(again, replay);
   job.go_on("replay, reflection and splicing");
   for (const Socket* each : {&mirror, &one, &other, &again}) EXPECT_TRUE(is_closed(*each));
+  job.end();
+}
+
+/// The messages of a member's handshake, which a stranger has recorded, in every order, twice, and
+/// cut off. Each is also followed by frames as the links of members carry them.
+TEST(HostilePeer, TruncatedRepeatedAndReorderedMessagesAreClosed) {
+  Job job;
+  Handshake recorded = dialer("the key of this job");
+  Handshake model = Handshake::acceptor(
+      {.rank = 0, .size = kSize, .job_key = "the key of this job", .agreement = ""});
+  std::vector<Bytes> messages;
+  while (!recorded.output().empty()) {
+    messages.push_back(take_output(recorded));
+    feed(model, messages.back());
+    feed(recorded, take_output(model));
+  }
+  ASSERT_EQ(messages.size(), 3U);
+  const engine::FrameBytes frame = engine::encode(engine::Frame{});
+  std::vector<Bytes> attempts;
+  std::vector<std::size_t> order = {0, 1, 2};
+  do {
+    Bytes all, twice;
+    for (const std::size_t each : order) {
+      rendezvous::append(all, messages[each]);
+      for (int i = 0; i < 2; ++i) rendezvous::append(twice, messages[each]);
+      Bytes followed = all;
+      for (int i = 0; i < 100; ++i) rendezvous::append(followed, std::span(frame));
+      attempts.push_back(std::move(followed));
+    }
+    attempts.push_back(twice);
+  } while (std::ranges::next_permutation(order).found);
+  std::vector<Socket> sockets;
+  for (const Bytes& attempt : attempts) {
+    sockets.push_back(connection(job.port()));
+    send_all(sockets.back(), attempt);
+    // The same bytes, cut off at a random byte; the end of the connection follows.
+    sockets.push_back(connection(job.port()));
+    send_all(sockets.back(), std::span(attempt).first(std::rand() % attempt.size()));
+    ::shutdown(sockets.back().descriptor(), SHUT_WR);
+  }
+  job.go_on("truncated, repeated and reordered messages");
+  for (const Socket& each : sockets) EXPECT_TRUE(is_closed(each));
   job.end();
 }
 

@@ -10,6 +10,7 @@
 #include "rendezvous/connections/candidates.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/incarnation.h"
+#include "rendezvous/store/key_agreement.h"
 #include "support/processes.h"
 #include "transport/rdma/survey/survey.h"
 #include "transport/tcp/interfaces.h"
@@ -33,6 +34,19 @@ Config quick(Config config = test_config()) {
   config.calibrate = false;
   if (config.job_key.empty()) config.job_key = "a key that needs no agreement";
   return config;
+}
+
+/// The part of the meeting of two ranks in which rank `rank` publishes its data.
+Exchange exchange_of(Incarnation& start, const Config& config, int rank) {
+  return {start, rendezvous::secret_of_run(config.job_key, start.name()), rank, 2,
+          Clock::now() + kSoon};
+}
+
+/// Publishes where the rank runs, and returns the digest of both ranks' places. The ranks have no
+/// common key yet.
+std::string say_place(Incarnation& start, int rank, const std::string& host) {
+  const Exchange exchange(start, {}, rank, 2, Clock::now() + kSoon);
+  return rendezvous::digest_of(exchange.all_gather("places", host + "\n- 0 -"));
 }
 
 void expect_says(const std::string& said, const std::vector<std::string>& words) {
@@ -122,12 +136,12 @@ TEST(Meeting, ARankWhoseAddressRefusesConnectionsIsDead) {
     const auto store = make_memory_store();
     std::thread dying([&] {
       Incarnation start(store, {dead, 2, rendezvous::agreement_of_arrival(quick())}, kSoon);
-      const Exchange exchange(start, dead, 2, Clock::now() + kSoon);
+      const Exchange exchange = exchange_of(start, quick(), dead);
       const std::string host = transport::tcp::host_identity();
-      exchange.all_gather("places", host + "\n- 0 -");
+      const std::string places = say_place(start, dead, host);
       const auto port = Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
       exchange.all_gather(
-          "endpoints", "-\n" + transport::rdma::serialise({}) + "\n" +
+          "endpoints", "-\n" + transport::rdma::serialise({}) + "\n" + places + "\n" +
                            serialise(rendezvous::Endpoint{dead, host, port, {"127.0.0.1"}, false}));
     });
     expect_soon([&] {
@@ -143,13 +157,14 @@ TEST(Meeting, ARankWhoseAddressRefusesConnectionsIsDead) {
 }
 
 /// Publishes what a rank publishes, and does nothing else.
-void only_publish(Incarnation& start, int rank, const std::string& host, int port) {
-  const Exchange exchange(start, rank, 2, Clock::now() + kSoon);
-  exchange.all_gather("places", host + "\n- 0 -");
+void only_publish(Incarnation& start, const Config& config, int rank, const std::string& host,
+                  int port) {
+  const Exchange exchange = exchange_of(start, config, rank);
+  const std::string places = say_place(start, rank, host);
   const rendezvous::Endpoint endpoint{
       rank, host, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true};
-  exchange.all_gather("endpoints",
-                      "-\n" + transport::rdma::serialise({}) + "\n" + serialise(endpoint));
+  exchange.all_gather("endpoints", "-\n" + transport::rdma::serialise({}) + "\n" + places + "\n" +
+                                       serialise(endpoint));
 }
 
 /// Rank 1 of an earlier run still dials the address of its rank 0, where a new run with the same
@@ -174,7 +189,7 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
     }
   });
   Incarnation new_rank_1(new_store, {1, 2, rendezvous::agreement_of_arrival(config)}, kSoon);
-  only_publish(new_rank_1, 1, here + "-another", port);
+  only_publish(new_rank_1, config, 1, here + "-another", port);
   std::thread old_rank_1([&] {
     Config last = config;
     last.connect_timeout = 2;
@@ -185,7 +200,7 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
     }
   });
   Incarnation old_rank_0(old_store, {0, 2, rendezvous::agreement_of_arrival(config)}, kSoon);
-  only_publish(old_rank_0, 0, here + "-another", port);
+  only_publish(old_rank_0, config, 0, here + "-another", port);
   const auto limit = std::chrono::steady_clock::now() + kSoon;
   while (metrics->summary().refused_connections == 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::yield();
@@ -339,6 +354,59 @@ class StoreThatStops final : public Store {
  private:
   const std::shared_ptr<Store> store_;
 };
+
+/// A store to which another process has written: it returns `text` for the entry whose key ends
+/// with `ending`.
+class StoreThatLies final : public Store {
+ public:
+  StoreThatLies(std::shared_ptr<Store> store, std::string ending, std::string text)
+      : store_(std::move(store)), ending_(std::move(ending)), text_(std::move(text)) {}
+  void set(const std::string& key, std::string_view value) override { store_->set(key, value); }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const std::string found = store_->get(key, timeout);
+    return key.ends_with(ending_) ? text_ : found;
+  }
+  std::int64_t add(const std::string& key, std::int64_t amount) override {
+    return store_->add(key, amount);
+  }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const std::string ending_;
+  const std::string text_;
+};
+
+/// A false table of nodes, for example, would make some ranks leave out others.
+TEST(Meeting, ARankUsesNothingThatAnotherProcessWroteToTheStore) {
+  const std::pair<std::string, std::string> lies[] = {{"/places/1", "another-host\n- 0 -"},
+                                                      {"/places/all/0", "1:6:x\n- 0 -6:x\n- 0 -"},
+                                                      {"/endpoints/1", "-\n\n"},
+                                                      {"/endpoints/all/0", "1:1:-1:-"},
+                                                      {"/neighbours/1", ""},
+                                                      {"/neighbours/all/0", "1:"},
+                                                      {"/neighbours/all/0", "1:0 0"}};
+  for (const auto& [key, text] : lies) {
+    SCOPED_TRACE(key);
+    const auto store = std::make_shared<StoreThatLies>(make_memory_store(), key, text);
+    std::vector<std::string> errors(2);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        try {
+          Context::create({rank, 2, store, quick(), nullptr});
+        } catch (const std::exception& error) {
+          errors[static_cast<std::size_t>(rank)] = error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    EXPECT_NE(errors[1], "");  // reads the last table; rank 0 may learn of its failure later
+    for (const std::string& error : errors) {
+      if (!error.empty() || key != "/neighbours/all/0")
+        expect_says(error, {"no valid proof of the job's key", "another process writes"});
+    }
+  }
+}
 
 TEST(Meeting, AStoppedStoreIsNamedWhenTheTimeToConnectIsOver) {
   Processes job(2, [](Context&, const Processes::Say&) {},

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "support/folder.h"
 
@@ -71,6 +72,38 @@ TEST(StatusServer, ClientsThatSayNothingDoNotDelayTheEnd) {
   EXPECT_TRUE(silent);
   { const auto gone = node::LocalConnection::dial(socket_path()).first; }
   EXPECT_THAT(answer_to(node::kRequestRecord), ::testing::HasSubstr("\"rank\":3"));
+}
+
+/// The server waits two seconds for the first client's request, of which a part is missing.
+TEST(StatusServer, HasFewWaitingClientsAndReadsLittle) {
+  Rank3 scene;
+  StatusServer server(scene.config, scene.recorder, scene.log, {});
+  const auto slow = node::LocalConnection::dial(socket_path()).first;
+  const std::string part(node::kRequestBytes - 1, 'x');
+  EXPECT_TRUE(slow.send(std::as_bytes(std::span(part)), {}));
+  std::vector<node::LocalConnection> waiting;
+  bool is_full = false;
+  while (!is_full && waiting.size() < 100) {
+    auto [connection, full] = node::LocalConnection::dial(socket_path());
+    is_full = full;
+    if (connection) waiting.push_back(std::move(connection));
+  }
+  EXPECT_TRUE(is_full);
+  EXPECT_LE(waiting.size(), 18U) << "16, one that Linux adds, and one that is being served";
+  waiting.clear();
+  // A longer request is answered after its first bytes.
+  std::string answer;
+  for (const Clock::time_point limit = Clock::now() + std::chrono::minutes(1); answer.empty();) {
+    ASSERT_LT(Clock::now(), limit);
+    auto [connection, full] = node::LocalConnection::dial(socket_path());
+    if (!connection) continue;
+    const std::string request = std::string(node::kRequestRecord) + std::string(100'000, 'x');
+    (void)::send(connection.descriptor(), request.data(), request.size(), MSG_NOSIGNAL);
+    char bytes[100];
+    const ssize_t n = ::recv(connection.descriptor(), bytes, sizeof bytes, 0);
+    if (n > 0) answer.assign(bytes, static_cast<std::size_t>(n));
+  }
+  EXPECT_THAT(answer, ::testing::HasSubstr("\"rank\":3"));
 }
 
 TEST(StatusServer, WritesTheRecordOfAFailureBeforeItEnds) {

@@ -1,8 +1,10 @@
-// A stream of control messages must be received alike however it is split, and each message must
-// encode to the same bytes. The first byte sets the length of the pieces.
+// A stream of control messages must be received alike however it is split, and each message, and an
+// announcement of a collective in it, must encode to the same bytes. The first byte sets the length
+// of the pieces.
 #include <algorithm>
 #include <vector>
 
+#include "engine/groups/enqueued_calls.h"
 #include "engine/peers/control.h"
 #include "input.h"
 #include "mccl/error.h"
@@ -18,14 +20,23 @@ struct Received {
   friend bool operator==(const Received&, const Received&) = default;
 };
 
+void decode_announcement_in(const ControlMessage& message) {
+  try {
+    mccl::fuzz::require(encode(decode_announcement(message.blob)) == message.blob,
+                        "the announcement is written as something else");
+  } catch (const mccl::CorruptionError&) {
+  }
+}
+
 Received decode_all(std::span<const std::byte> stream) {
   Received heard;
   try {
     while (const auto decoded = decode_control(stream)) {
       const auto bytes = stream.first(decoded->bytes);
       heard.messages.emplace_back(bytes.begin(), bytes.end());
-      mccl::fuzz::require(encode(decoded->message) == heard.messages.back(),
-                          "encode writes something else");
+      const ControlMessage& message = decoded->message;
+      mccl::fuzz::require(encode(message) == heard.messages.back(), "encode writes something else");
+      if (message.kind == ControlKind::enqueued) decode_announcement_in(message);
       stream = stream.subspan(decoded->bytes);
     }
   } catch (const mccl::CorruptionError&) {

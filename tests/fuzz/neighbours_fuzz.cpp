@@ -22,7 +22,7 @@ class Rumours final : public mccl::Store {
     const std::size_t end = by_line_ ? std::min(rest_.find('\n'), rest_.size()) : rest_.size();
     std::string said(rest_.substr(0, end));
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
-    return said;
+    return mccl::rendezvous::with_proof({}, key, said);
   }
   std::int64_t add(const std::string&, std::int64_t) override { return 0; }
 
@@ -38,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const int ranks = 1 + static_cast<int>(input.byte() % 8);
   const int rank = static_cast<int>(input.byte()) % ranks;
   Rumours store(input.text(), rank == 0);
-  const mccl::rendezvous::Exchange exchange(store, rank, ranks,
+  const mccl::SecretBytes no_key;
+  const mccl::rendezvous::Exchange exchange(store, no_key, rank, ranks,
                                             mccl::Clock::now() + std::chrono::minutes(1));
   std::vector<int> nodes;
   try {

@@ -18,6 +18,7 @@
 
 #include "base/coding.h"
 #include "engine/collectives/group_window.h"
+#include "engine/groups/enqueued_calls.h"
 #include "engine/links/frame.h"
 #include "engine/messages/messages.h"
 #include "engine/peers/control.h"
@@ -41,8 +42,9 @@ engine::Call a_call() {
 }
 
 void write_frames(const Corpus& corpus) {
-  constexpr std::string_view kNames[] = {"collective", "eager", "request",
-                                         "grant",      "data",  "credit"};
+  constexpr std::string_view kNames[] = {"collective", "eager",  "request", "grant",
+                                         "data",       "credit", "pulled"};
+  static_assert(std::size(kNames) == engine::kFrameKindCount);
   for (int kind = 0; kind < engine::kFrameKindCount; ++kind) {
     engine::Frame frame;
     frame.kind = static_cast<engine::FrameKind>(kind);
@@ -77,6 +79,9 @@ void write_controls(const Corpus& corpus) {
     if (message.kind == engine::ControlKind::window) {
       message.blob = engine::encode(engine::WindowOffer{1 << 20, {4096, 1 << 21}});
     }
+    if (message.kind == engine::ControlKind::enqueued) {
+      message.blob = engine::encode(engine::Announcement{true, false, 77});
+    }
     corpus.add(kNames[kind], one(63) + engine::encode(message));
     all = all + engine::encode(message);
   }
@@ -107,7 +112,7 @@ void write_labels(const Corpus& corpus) {
 
 void write_window_offers(const Corpus& corpus) {
   const auto offer = [](std::uint64_t call_bytes, std::uint64_t offset, std::uint64_t bytes) {
-    return one(1) + raw(call_bytes) + raw(offset) + raw(bytes);
+    return one(1) + raw(call_bytes) + raw(offset) + raw(bytes) + raw(std::uint64_t{1});
   };
   const Bytes good = offer(16 << 10, 4096, 40 << 10);
   corpus.add("two_ranks", one(0) + good);

@@ -151,6 +151,43 @@ void write_runs(const Corpus& corpus) {
   add("too_late", 2, zeros, nul + nul + nul + nul + "3 ranks connected" + nul);
 }
 
+void write_exchanges(const Corpus& corpus) {
+  const std::string nul(1, '\0');
+  // The number of ranks less 2, 8 for rank 1, and 16 for values with a proof of the key.
+  const auto add = [&](std::string_view name, int first, const std::string& values) {
+    corpus.add(name, one(first) + raw(std::string_view(values)));
+  };
+  add("table", 24, "1:1:a1:b");
+  add("forged_table", 8, "1:1:a1:b");
+  add("two_parts", 25, "2:1:a1:" + nul + "b4:card");
+  add("a_part_is_missing", 24, "2:1:a");
+  add("huge_card", 24, "1:1:a99999999999999999999:b");
+  add("too_few_cards", 26, "1:1:a1:b");
+  add("negative", 24, "-1:1:a1:b");
+  add("cards", 17, "first" + nul + "second");
+  add("forged_card", 0, "first");
+}
+
+void write_survivors(const Corpus& corpus) {
+  // A vote: 2 (4 more for rank 2, 1 more for a decision), the round, and the states of all members.
+  const auto vote = [](int kind, int round, std::string_view states) {
+    return one(kind) + one(round) + one(static_cast<int>(states.size())) + raw(states);
+  };
+  const auto nul = [](std::string text) {
+    for (char& each : text) each = static_cast<char>(each - '0');
+    return text;
+  };
+  const Bytes enter = one(0), lose_2 = one(5) + one(1);
+  corpus.add("all_live", enter + vote(2, 1, nul("000")) + vote(6, 1, nul("000")));
+  corpus.add("one_dies", enter + lose_2 + vote(2, 1, nul("002")));
+  corpus.add("two_rounds",
+             enter + lose_2 + vote(3, 1, nul("002")) + enter + vote(3, 2, nul("002")));
+  corpus.add("excludes_this_rank", enter + vote(3, 1, nul("100")) + vote(6, 1, nul("000")));
+  corpus.add("decides_early", vote(3, 1, nul("000")) + vote(3, 1, nul("100")) + enter);
+  corpus.add("malformed",
+             enter + vote(2, 1, "333") + vote(2, 0, nul("000")) + vote(2, 1, nul("00")));
+}
+
 }  // namespace
 
 void write_seeds_of_ranks(const std::filesystem::path& root) {
@@ -159,6 +196,8 @@ void write_seeds_of_ranks(const std::filesystem::path& root) {
   write_repairs({root, "repair_exchange"});
   write_introductions({root, "introduction"});
   write_runs({root, "incarnation"});
+  write_exchanges({root, "exchange"});
+  write_survivors({root, "survivors"});
   const Corpus cores(root, "cores");
   const std::string nul(1, '\0');
   cores.add("card", "0-3,8 1.5 /user.slice");

@@ -54,16 +54,17 @@ def start(program: str, rank: int, port: int, **settings: str) -> subprocess.Pop
 
 
 @pytest.mark.parametrize(
-    ("program", "settings"),
+    ("program", "rank_twice", "settings"),
     [
-        (NUMPY, {}),
-        (NUMPY, {"MCCL_JOB_KEY": "a key of this test", "MCCL_ENCRYPTION": "on"}),
-        pytest.param(TORCH, {}, marks=pytest.mark.long),
+        (NUMPY, 1, {}),
+        (NUMPY, 0, {}),
+        (NUMPY, 1, {"MCCL_JOB_KEY": "a key of this test", "MCCL_ENCRYPTION": "on"}),
+        pytest.param(TORCH, 1, {}, marks=pytest.mark.long),
     ],
-    ids=["own store", "encrypted", "torch's store"],
+    ids=["own store", "rank 0", "encrypted", "torch's store"],
 )
 def test_a_process_that_comes_late_and_the_first_report_each_other(
-    program: str, settings: dict[str, str]
+    program: str, rank_twice: int, settings: dict[str, str]
 ):
     port = free_port()
     ranks = [start(program, rank, port, **settings) for rank in (0, 1)]
@@ -71,19 +72,23 @@ def test_a_process_that_comes_late_and_the_first_report_each_other(
         for rank in ranks:
             assert rank.stdout is not None
             assert rank.stdout.readline() == "met\n"
-        late = start(program, 1, port, **(settings | {"MCCL_CONNECT_TIMEOUT": "3"}))
+        late = start(program, rank_twice, port, **(settings | {"MCCL_CONNECT_TIMEOUT": "3"}))
         ranks.append(late)
         _, err = late.communicate(timeout=PATIENCE)
         assert late.returncode != 0
-        assert f"rank 1 exists already: it is process {ranks[1].pid} on " in err, err
-        assert f"this is process {late.pid} on " in err, err
+        if rank_twice == 0:
+            assert "rank 0 exists already: it serves the job's store at " in err, err
+        else:
+            assert f"rank 1 exists already: it is process {ranks[1].pid} on " in err, err
+            assert f"this is process {late.pid} on " in err, err
         for rank in ranks[:2]:
             assert rank.stdin is not None
             rank.stdin.close()
             rank.stdin = None
         said = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks[:2]]
         assert [rank.returncode for rank in ranks[:2]] == [0, 0], said
-        assert "claims to be rank 1, which is this process" in said[1], said[1]
+        claim = f"claims to be rank {rank_twice}, which is this process"
+        assert claim in said[rank_twice], said[rank_twice]
     finally:
         for rank in ranks:
             rank.kill()

@@ -21,9 +21,12 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "bytes received before the proof": (
         ("kDialerProofBytes",),
-        "HostilePeer.NoiseHugeLengthsAndHalfMessagesAreClosed",
+        "Handshake.ReadsAndSendsFewBytesBeforeTheProof",
     ),
-    "bytes sent before the proof": (("kChallengeBytes",), "Handshake.AnotherKeyIsRefused"),
+    "bytes sent before the proof": (
+        ("kChallengeBytes",),
+        "Handshake.ReadsAndSendsFewBytesBeforeTheProof",
+    ),
     "connections that a rank accepts after the start": (
         (
             "kPerSecond",
@@ -33,7 +36,7 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "connections that the store accepts": (
         ("kAdmission",),
-        "Turnstile.AdmitsAFloodAtItsRateInFewWakeUps",
+        "TcpStore.AdmitsAFloodAtALimitedRate",
     ),
     "log lines about refused connections": (
         ("kSilence",),
@@ -49,7 +52,7 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
             "kBacklog",
             "kRequestBytes",
         ),
-        "StatusServer.ClientsThatSayNothingDoNotDelayTheEnd",
+        "StatusServer.HasFewWaitingClientsAndReadsLittle",
     ),
     "clients of the metrics port": (
         ("kScrapePatience", "kMostRequestBytes"),
@@ -99,8 +102,12 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         "UnmadeGroups.TooManyMessagesFromOnePeerAreItsError",
     ),
     "messages before a receive is posted": (
-        ("kEagerCredit",),
-        "HostileMessages.MoreMessagesThanCredit",
+        ("kEagerCredit", "kMostRequests"),
+        "HostileMessages.MoreAnnouncementsThanAreKept",
+    ),
+    "decisions on the surviving members": (
+        ("decisions_",),
+        "Agreement.RefusesDecisionsOfRoundsThatTheMemberHasNotEntered",
     ),
     "size of a frame": (("payload_limit",), "Frame.RefusesInvalidFrames"),
     "size of a message about cables": (
@@ -110,6 +117,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
     "connections that a relay passes on for one neighbour": (
         ("kMostRelayed",),
         "Relaying.RelaysALimitedNumberOfConnectionsForOneNeighbour",
+    ),
+    "log lines about connections that it makes": (
+        ("kSilence",),
+        "Turnstile.LogsTheNumberOfStrangersAtIntervals",
     ),
     "consecutive encrypted records without data": (
         ("kMostEmptyRecords",),

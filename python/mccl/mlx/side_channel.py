@@ -56,9 +56,13 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
             key = secrets.token_hex(32)
             port = stack.enter_context(_listening(key))
             mine = {"port": port, "key": key, "addresses": _told_addresses()}
-        first = _gathered(gather, mine, size, ("port", "key", "addresses"))[0]
+        first = _gathered(gather, mine, size)[0]
+        if not _is_offer(first):
+            raise _not_sent()
         root = Address(_everywhere(), first["port"]) if rank == 0 else _reached(first)
-        found = _gathered(gather, {"root": str(root) if root else ""}, size, ("root",))
+        found = _gathered(gather, {"root": str(root) if root else ""}, size)
+        if not all(isinstance(answer.get("root"), str) for answer in found):
+            raise _not_sent()
     lost = [str(other) for other, answer in enumerate(found) if not answer["root"]]
     if lost:
         raise RuntimeError(
@@ -75,10 +79,23 @@ def _told_addresses() -> list[str]:
     return told[:_MOST_ADDRESSES]
 
 
-def _gathered(
-    gather: AllGather, mine: dict[str, Any], size: int, keys: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Returns the messages of all ranks. Raises ValueError if rank 0's message lacks a key."""
+def _is_offer(message: dict[str, Any]) -> bool:
+    """True for a message in which rank 0 says where it listens."""
+    match message:
+        case {"port": int(port), "key": str(), "addresses": [*addresses]}:
+            return 0 < port < 65536 and all(isinstance(each, str) for each in addresses)
+    return False
+
+
+def _not_sent() -> ValueError:
+    return ValueError(
+        "all_gather_factory: its function returned bytes that no rank has sent; it must return the "
+        "bytes of all ranks in rank order"
+    )
+
+
+def _gathered(gather: AllGather, mine: dict[str, Any], size: int) -> list[dict[str, Any]]:
+    """Returns the messages of all ranks."""
     text = json.dumps(mine).encode().ljust(_LENGTH)
     answer = gather(text, _LENGTH)
     expected = size * _LENGTH
@@ -91,14 +108,11 @@ def _gathered(
     parts = [bytes(answer[begin : begin + _LENGTH]) for begin in range(0, expected, _LENGTH)]
     try:
         messages = [json.loads(part) for part in parts]
-        if not all(key in messages[0] for key in keys):
-            raise ValueError("the message is from another rank")
-        return messages
-    except (ValueError, TypeError):
-        raise ValueError(
-            "all_gather_factory: its function returned bytes that no rank has sent; it must "
-            "return the bytes of all ranks in rank order"
-        ) from None
+    except (ValueError, RecursionError):
+        raise _not_sent() from None
+    if not all(isinstance(message, dict) for message in messages):
+        raise _not_sent()
+    return messages
 
 
 def _everywhere() -> str:
@@ -145,7 +159,7 @@ def _reached(first: dict[str, Any]) -> Address | None:
 
     def knock(address: str) -> None:
         answer = b""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it is no address.
             place = (address, first["port"])
             with socket.create_connection(place, timeout=_PATIENCE) as connection:
                 answer = connection.makefile("rb").read(len(wanted))

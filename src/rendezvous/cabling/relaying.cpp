@@ -12,16 +12,20 @@ namespace mccl::rendezvous {
 void Relaying::pass_on(int from, int to, Socket socket, DialRequest onwards) {
   const auto is_of_from = [from](const RelayedConnection& each) { return each.from == from; };
   if (std::ranges::count_if(connections_, is_of_from) >= static_cast<long>(kMostRelayed)) {
-    log_.warn(
-        "rank {} asked this rank to relay a connection to rank {}, but this rank relays {} "
-        "connections for it already, which is the limit; the connection is closed. Use fewer "
-        "groups, or add a cable",
-        from, to, kMostRelayed);
+    warn(too_many_,
+         fmt::format("rank {} asked this rank to relay a connection to rank {}, but this rank "
+                     "relays {} connections for it already, which is the limit; the connection is "
+                     "closed. Use fewer groups, or add a cable",
+                     from, to, kMostRelayed));
     return;
   }
   log_.debug("this rank relays a connection from rank {} to rank {} through rank {}", from, to,
              onwards.peer);
   connections_.push_back({from, to, std::move(socket), Dial(std::move(onwards)), {}});
+}
+
+void Relaying::warn(RareLine& line, const std::string& text) const {
+  if (const auto end = line.pass(Clock::now())) log_.warn("{}{}", text, *end);
 }
 
 void Relaying::advance(Clock::time_point now) {
@@ -36,9 +40,14 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
     if (!further) {
       // A refusal means that a process has ended, which all ranks are told.
       const bool is_refused = connection.onwards.last_error() == ECONNREFUSED;
-      log_.write(is_refused ? LogLevel::debug : LogLevel::warn,
-                 fmt::format("cannot relay the connection from rank {} to rank {}: {}",
-                             connection.from, connection.to, connection.onwards.reason()));
+      const std::string text =
+          fmt::format("cannot relay the connection from rank {} to rank {}: {}", connection.from,
+                      connection.to, connection.onwards.reason());
+      if (is_refused) {
+        log_.debug("{}", text);
+      } else {
+        warn(not_reached_, text);
+      }
       return false;
     }
     for (const auto* socket : {&connection.waiting, &further})
@@ -56,10 +65,12 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
     broken_.push_back({connection.from, connection.to, now + std::min(retry_, kLongestStay)});
   }
   if (connection.splice->gave_up()) {
-    log_.warn(
-        "this rank gave up a relayed connection between ranks {} and {}: one rank closed it, and "
-        "the other rank did not receive the remaining data within {:.3g} s (MCCL_CONNECT_TIMEOUT)",
-        connection.from, connection.to, std::chrono::duration<double>(patience_).count());
+    warn(given_up_,
+         fmt::format("this rank gave up a relayed connection between ranks {} and {}: one rank "
+                     "closed it, and the other rank did not receive the remaining data within "
+                     "{:.3g} s (MCCL_CONNECT_TIMEOUT)",
+                     connection.from, connection.to,
+                     std::chrono::duration<double>(patience_).count()));
   }
   return false;
 }

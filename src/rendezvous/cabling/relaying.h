@@ -15,6 +15,7 @@
 #include "base/cabling.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rare_line.h"
 #include "rendezvous/connections/dialing.h"
 #include "transport/tcp/splice.h"
 
@@ -68,11 +69,15 @@ class Relaying {
   };
 
   bool advance(RelayedConnection& connection, Clock::time_point now);
+  void warn(RareLine& line, const std::string& text) const;
 
   const std::string congestion_control_;
   const Clock::duration patience_;
   const Clock::duration retry_;
   Log log_;
+  RareLine too_many_;  // warnings of one kind each
+  RareLine not_reached_;
+  RareLine given_up_;
   std::list<RelayedConnection> connections_;
   std::vector<Broken> broken_;
 };

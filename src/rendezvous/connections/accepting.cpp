@@ -31,7 +31,6 @@ constexpr int kAtOncePerRank = 2;
 constexpr double kPerSecond = 20'000;
 
 constexpr Clock::duration kPauseOutOfRoom = 100ms;
-constexpr Clock::duration kSilence = 60s;
 /// Approximate pause at the rate limit, in seconds, so that one wake-up serves several connections.
 constexpr double kBatchSeconds = 0.01;
 
@@ -108,21 +107,12 @@ int Turnstile::lacks_files(Clock::time_point now) const {
   return mccl::lacks_files(out_of_room_) && for_long ? out_of_room_ : 0;
 }
 
-void Turnstile::turned_away(LogLevel level, const std::string& from, const std::string& why,
-                            Clock::time_point now) {
+void Turnstile::turned_away(LogLevel level, Who who, const std::string& from,
+                            const std::string& why, Clock::time_point now) {
   if (on_refused_) on_refused_();
   if (!log_.enabled(level)) return;
-  Lines& lines = lines_[level];
-  if (lines.last && now - *lines.last < kSilence) {
-    ++lines.unsaid;
-    return;
-  }
-  std::string line = fmt::format("refused a connection from {}: {}", from, why);
-  if (lines.unsaid > 0) {
-    line += fmt::format(" (and {} more connections since the last such message)", lines.unsaid);
-  }
-  log_.write(level, line);
-  lines = {now, 0};
+  if (const auto end = lines_[{level, who}].pass(now))
+    log_.write(level, fmt::format("refused a connection from {}: {}{}", from, why, *end));
 }
 
 /// Order in which guests are closed: the one with the greatest Claim first.
@@ -226,7 +216,7 @@ Acceptor::Guests::iterator Acceptor::end_visit(Guests::iterator guest) {
 bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
   switch (guest.conversation.advance()) {
     case Conversation::State::done:
-      arrived(guest, newcomers);
+      arrived(guest, now, newcomers);
       return false;
     case Conversation::State::refused:
     case Conversation::State::broken:
@@ -242,19 +232,20 @@ bool Acceptor::advance(Guest& guest, Clock::time_point now, std::vector<Newcomer
 
 /// Logs a warning and returns true if the guest, which has proved that it knows the job key, claims
 /// to be this rank.
-bool Acceptor::claims_this_rank(const Guest& guest) const {
+bool Acceptor::claims_this_rank(const Guest& guest, Clock::time_point now) {
   if (guest.conversation.handshake().peer() != self_.rank) return false;
-  log_.warn(
-      "a process at {} claims to be rank {}, which is this process; give every process its own "
-      "rank (MCCL_RANK)",
-      guest.from.text(), self_.rank);
+  turnstile_.turned_away(LogLevel::warn, Turnstile::Who::twin, guest.from.text(),
+                         fmt::format("that process claims to be rank {}, which is this process; "
+                                     "give every process its own rank (MCCL_RANK)",
+                                     self_.rank),
+                         now);
   return true;
 }
 
-void Acceptor::arrived(Guest& guest, std::vector<Newcomer>& newcomers) {
+void Acceptor::arrived(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers) {
   const Handshake& handshake = guest.conversation.handshake();
   hosts_of_peers_.insert(guest.host);
-  if (claims_this_rank(guest)) return;
+  if (claims_this_rank(guest, now)) return;
   newcomers.push_back({handshake.peer(),
                        handshake.key(),
                        guest.conversation.take_socket(),
@@ -269,7 +260,7 @@ void Acceptor::refused(const Guest& guest, Clock::time_point now,
   const std::string& why = guest.conversation.trouble();
   if (!handshake.proven()) return turn_away(guest, level_of(handshake.refusal()), why, now);
   if (handshake.refusal() == Refusal::settings) {
-    if (claims_this_rank(guest)) return;
+    if (claims_this_rank(guest, now)) return;
     newcomers.push_back({handshake.peer(),
                          handshake.key(),
                          {},
@@ -290,12 +281,12 @@ void Acceptor::turn_away(const Guest& guest, LogLevel level, const std::string& 
                guest.from.text(), why);
     return;
   }
-  turnstile_.turned_away(level, guest.from.text(), why + where_, now);
+  turnstile_.turned_away(level, Turnstile::Who::stranger, guest.from.text(), why + where_, now);
 }
 
 void Acceptor::refuse(const Newcomer& newcomer, LogLevel level, const std::string& why,
                       Clock::time_point now) {
-  turnstile_.turned_away(level, newcomer.from.text(), why + where_, now);
+  turnstile_.turned_away(level, Turnstile::Who::member, newcomer.from.text(), why + where_, now);
 }
 
 std::string Acceptor::trouble(Clock::time_point now) const {

@@ -11,10 +11,12 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rare_line.h"
 #include "rendezvous/connections/conversation.h"
 
 namespace mccl::rendezvous {
@@ -50,18 +52,15 @@ class Turnstile {
   /// kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
 
-  /// Counts a refused connection and logs it. For the next minute, refusals of the same level are
-  /// only counted; the next log line contains their number.
-  void turned_away(LogLevel level, const std::string& from, const std::string& why,
+  /// A stranger has not proved that it has the job's key. A twin has, and claims to be this rank.
+  enum class Who : std::uint8_t { stranger, member, twin };
+  /// Counts a refused connection and logs it. For the next minute, refusals of the same level and
+  /// of the same `who` are only counted; the next log line contains their number. So strangers
+  /// cannot hide the refusal of a member.
+  void turned_away(LogLevel level, Who who, const std::string& from, const std::string& why,
                    Clock::time_point now);
 
  private:
-  /// The last log line about a refusal at one level, and the number of refusals since then.
-  struct Lines {
-    std::optional<Clock::time_point> last;
-    std::uint64_t unsaid = 0;
-  };
-
   Log log_;
   std::function<void()> on_refused_;
   std::optional<AdmissionRate> rate_;
@@ -71,7 +70,7 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
-  std::map<LogLevel, Lines> lines_;
+  std::map<std::pair<LogLevel, Who>, RareLine> lines_;
 };
 
 /// A connection from a process that has proved that it belongs to the job. If its settings differ
@@ -148,8 +147,8 @@ class Acceptor {
   void watch_guests(std::vector<pollfd>& descriptors) const;
   /// Returns false once the guest must be removed from guests_.
   bool advance(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
-  bool claims_this_rank(const Guest& guest) const;
-  void arrived(Guest& guest, std::vector<Newcomer>& newcomers);
+  bool claims_this_rank(const Guest& guest, Clock::time_point now);
+  void arrived(Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
   void turn_away(const Guest& guest, LogLevel level, const std::string& why, Clock::time_point now);
   void refused(const Guest& guest, Clock::time_point now, std::vector<Newcomer>& newcomers);
 

@@ -26,6 +26,14 @@ int listed_count(const Endpoint& endpoint) {
   return endpoint.listed ? static_cast<int>(endpoint.addresses.size()) : 1;
 }
 
+/// True for connections that ranks make for each other's links. Connections through relays go to
+/// the relays' own listeners, which do not encrypt them once more.
+bool is_for_links(transport::Purpose purpose) {
+  using transport::Purpose;
+  return purpose == Purpose::control || purpose == Purpose::collective ||
+         purpose == Purpose::point_to_point;
+}
+
 void warn_of_small_buffers(std::size_t wanted, const Log& log) {
   if (wanted == 0) return;
   const Socket probe = Socket::stream(AF_INET);
@@ -261,6 +269,12 @@ void Mesh::progress(std::vector<LinkEvent>& events) {
   for (Newcomer& each : newcomers) {
     if (each.socket && each.key.purpose == Purpose::repair) {
       if (repairs_) repairs_->accept(std::move(each));
+      continue;
+    }
+    if (each.socket && !is_for_links(each.key.purpose)) {
+      acceptor_->refuse(
+          each, LogLevel::warn,
+          fmt::format("rank {} asks for a connection that only relays accept", each.peer), now);
       continue;
     }
     report(each.socket

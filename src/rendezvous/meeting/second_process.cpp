@@ -49,17 +49,18 @@ std::string connect_to_first(const MeetingOptions& options, const std::string& r
     // This process was part of that run, perhaps as another rank.
     if (find_now(store, who_key(rank)) == this_process()) return {};
   }
-  const Exchange exchange(store, options.rank, options.size, deadline, {});
+  const std::optional<SecretBytes> key = agreed_key(options.config, store);
+  if (!key) return {};
+  const SecretBytes of_run = secret_of_run(*key, run);
+  const Exchange exchange(store, of_run, options.rank, options.size, deadline, {});
   const auto cards = exchange.published("endpoints");
   const std::string& card = cards[static_cast<std::size_t>(options.rank)];
   const Endpoint there = parse_endpoint(card.substr(card.rfind('\n') + 1));
   Endpoint here;
   here.host = transport::tcp::host_identity();
-  const std::optional<SecretBytes> key = agreed_key(options.config, store);
-  if (!key) return {};
   Dial dial({.self = {.rank = options.rank,
                       .size = options.size,
-                      .job_key = secret_of_run(*key, run),
+                      .job_key = of_run,
                       .agreement = agreement_of(options.config),
                       .encryption = transport::tcp::Encryption::of(options.config)},
              .peer = options.rank,

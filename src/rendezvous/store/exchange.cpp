@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
+#include "rendezvous/connections/proof.h"
 #include "rendezvous/connections/wire.h"
 #include "rendezvous/store/memory_store.h"
 
@@ -89,6 +91,40 @@ std::optional<std::string> find_now(Store& store, const std::string& key) {
   }
 }
 
+std::string with_proof(const SecretBytes& key, std::string_view name, std::string_view text) {
+  const std::string proved = fmt::format("{}\n{}", name, text);
+  return fmt::format("{}{}", text,
+                     hex_of(prove(key.view(), "MCCL exchange", std::as_bytes(std::span(proved)))));
+}
+
+std::string digest_of(const std::vector<std::string>& cards) {
+  const std::string text = join_cards(cards);
+  return hex_of(prove({}, "MCCL cards", std::as_bytes(std::span(text))));
+}
+
+void refuse_forged(int rank, std::string_view stage) {
+  throw CorruptionError(
+      fmt::format("rank {} does not start: the store's data about {} have no valid proof of the "
+                  "job's key; another process writes to the store. Use a store that only the job's "
+                  "ranks reach, such as MCCL's own (docs/security.md)",
+                  rank, content_of(stage)));
+}
+
+void Exchange::set(const std::string& name, std::string_view text) const {
+  store_.set(name, with_proof(key_, name, text));
+}
+
+std::string Exchange::get(const std::string& name, milliseconds timeout,
+                          std::string_view stage) const {
+  std::string text = store_.get(name, timeout);
+  const std::string found = text;
+  text.resize(text.size() - std::min(text.size(), 2 * kProofBytes));
+  const std::string expected = with_proof(key_, name, text);
+  if (!same_proof(std::as_bytes(std::span(found)), std::as_bytes(std::span(expected))))
+    refuse_forged(rank_, stage);
+  return text;
+}
+
 std::vector<std::string> Exchange::all_gather(std::string_view stage,
                                               const std::string& card) const {
   return split(decide(stage, card, join_cards), stage);
@@ -112,7 +148,7 @@ std::string Exchange::decide(std::string_view stage, const std::string& card,
     publish(stage, text);
     return text;
   }
-  store_.set(card_key(stage, rank_), card);
+  set(card_key(stage, rank_), card);
   return read(stage);
 }
 
@@ -120,7 +156,7 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
   std::vector<std::string> cards{card};
   for (int peer = 1; peer < size_; ++peer) {
     try {
-      cards.push_back(store_.get(card_key(stage, peer), left_until(deadline_)));
+      cards.push_back(get(card_key(stage, peer), left_until(deadline_), stage));
     } catch (const TimeoutError&) {
       const auto twice = find_now(store_, kCameTwice);
       throw TimeoutError(fmt::format(
@@ -145,17 +181,17 @@ std::vector<bool> Exchange::who_has_said(std::string_view stage) const {
 void Exchange::publish(std::string_view stage, std::string_view text) const {
   const std::size_t parts = text.size() / kPartBytes + 1;
   for (std::size_t part = parts - 1; part > 0; --part) {
-    store_.set(part_key(stage, part), text.substr(part * kPartBytes, kPartBytes));
+    set(part_key(stage, part), text.substr(part * kPartBytes, kPartBytes));
   }
   // The first part contains the number of parts and is written last, so that a reader that finds
   // the first part also finds all others.
-  store_.set(part_key(stage, 0), fmt::format("{}:{}", parts, text.substr(0, kPartBytes)));
+  set(part_key(stage, 0), fmt::format("{}:{}", parts, text.substr(0, kPartBytes)));
 }
 
 std::string Exchange::read(std::string_view stage) const {
   std::string first;
   try {
-    first = store_.get(part_key(stage, 0), left_until(deadline_) + grace_);
+    first = get(part_key(stage, 0), left_until(deadline_) + grace_, stage);
   } catch (const TimeoutError&) {
     const std::vector<bool> has_said = who_has_said(stage);
     const bool all = std::ranges::find(has_said, false) == has_said.end();
@@ -169,7 +205,7 @@ std::string Exchange::read(std::string_view stage) const {
   const std::size_t parts = take_number(rest, stage);
   std::string text(rest);
   for (std::size_t part = 1; part < parts; ++part) {
-    text += store_.get(part_key(stage, part), left_until(deadline_) + grace_);
+    text += get(part_key(stage, part), left_until(deadline_) + grace_, stage);
   }
   return text;
 }

@@ -1,14 +1,17 @@
 // Exchanges data between all ranks through the store, in stages. In each stage every rank publishes
-// one text, its card. Rank 0 combines all cards into one text, which every rank reads.
+// one text, its card. Rank 0 combines all cards into one text, which every rank reads. Each entry
+// of the store carries a proof of the job's key, because other processes may write to the store.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "mccl/secret.h"
 #include "mccl/store.h"
 #include "rendezvous/connections/names.h"
 
@@ -26,14 +29,33 @@ std::optional<std::string> find_now(Store& store, const std::string& key);
 /// missing rank that was started with the wrong MCCL_RANK.
 inline constexpr const char* kCameTwice = "twice";
 
+/// Returns the value of the store's entry `name` that holds `text`: the text, and a proof that its
+/// writer has the key.
+std::string with_proof(const SecretBytes& key, std::string_view name, std::string_view text);
+
+/// Returns a digest of the cards of a stage, with which ranks can check that they have read the
+/// same.
+std::string digest_of(const std::vector<std::string>& cards);
+
+/// Throws CorruptionError: the entries of the stage are not those that the ranks of the job have
+/// published.
+[[noreturn]] void refuse_forged(int rank, std::string_view stage);
+
 class Exchange {
  public:
-  /// The store must outlive this object. Rank 0 waits for the cards of the other ranks until
-  /// `deadline`. The other ranks wait for rank 0's text until `grace` after the deadline, so that
-  /// they receive rank 0's report of the missing ranks.
-  Exchange(Store& store, int rank, int size, Clock::time_point deadline,
+  /// `key` is that of the run (secret_of_run()), or empty before the ranks have one. The store must
+  /// outlive this object. All functions throw CorruptionError if an entry has no valid proof of the
+  /// key. Rank 0 waits for the cards of the other ranks until `deadline`. The other ranks wait for
+  /// rank 0's text until `grace` after the deadline, so that they receive rank 0's report of the
+  /// missing ranks.
+  Exchange(Store& store, SecretBytes key, int rank, int size, Clock::time_point deadline,
            milliseconds grace = std::chrono::seconds(1))
-      : store_(store), rank_(rank), size_(size), deadline_(deadline), grace_(grace) {}
+      : store_(store),
+        key_(std::move(key)),
+        rank_(rank),
+        size_(size),
+        deadline_(deadline),
+        grace_(grace) {}
 
   /// Returns the texts (cards) that all ranks publish in the stage, in rank order.
   std::vector<std::string> all_gather(std::string_view stage, const std::string& card) const;
@@ -53,9 +75,12 @@ class Exchange {
   std::vector<std::string> collect(std::string_view stage, const std::string& card) const;
   void publish(std::string_view stage, std::string_view text) const;
   std::string read(std::string_view stage) const;
+  void set(const std::string& name, std::string_view text) const;
+  std::string get(const std::string& name, milliseconds timeout, std::string_view stage) const;
   std::vector<bool> who_has_said(std::string_view stage) const;
 
   Store& store_;
+  SecretBytes key_;
   int rank_;
   int size_;
   Clock::time_point deadline_;

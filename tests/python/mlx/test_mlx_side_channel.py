@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 from mlx_processes import SUM, run_ranks
@@ -95,6 +96,40 @@ def test_what_is_no_all_gather_is_an_error(factory: side_channel.Factory, expect
     with pytest.raises(ValueError, match="all_gather_factory") as raised:
         side_channel.meet(factory, 0, 2)
     assert expected in str(raised.value)
+
+
+def mutated(message: object, random: Random) -> bytes:
+    """Returns bytes like those that a rank sends, with a few changes."""
+    odd = [None, True, -1, 0, 65536, 1.5, 10**30, "", "a..b", "\0", "127.0.0.1", [], ["x", 1], {}]
+    if isinstance(message, dict) and random.random() < 0.7:
+        for key in random.sample(sorted(message), k=min(len(message), random.randrange(3))):
+            message = message | {key: random.choice(odd)}
+        message = {key: value for key, value in message.items() if random.random() < 0.95}
+    elif random.random() < 0.5:
+        message = random.choice(odd)
+    text = bytearray(json.dumps(message).encode().ljust(4096))
+    for _ in range(random.randrange(3) if random.random() < 0.3 else 0):
+        text[random.randrange(len(text))] = random.randrange(256)
+    return bytes(text)
+
+
+def test_malformed_messages_of_other_ranks_are_errors():
+    """Whatever the function returns, a rank neither hangs nor raises an error of another kind."""
+    random = Random(1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # No process listens there.
+        offer = {"port": taken.getsockname()[1], "key": "k" * 64, "addresses": ["127.0.0.1"]}
+        for _ in range(1000):
+
+            def gather(mine: bytes, length: int) -> bytes:
+                said = [offer, {}] if b"root" not in mine else [{"root": "a:1"}, {"root": ""}]
+                return b"".join(mutated(each, random) for each in said)
+
+            try:
+                side_channel.meet(lambda rank, size, gather=gather: gather, 1, 2)
+            except (ValueError, RuntimeError) as error:
+                text = str(error)
+                assert "all_gather_factory" in text or "could not reach rank 0" in text, text
 
 
 #: Gathers through files in the folder that the variable FOLDER names.

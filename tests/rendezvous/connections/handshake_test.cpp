@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
@@ -172,6 +173,33 @@ TEST(Handshake, AnotherKeyIsRefused) {
   EXPECT_EQ(wires.to_dialer.size(), 71u);
   EXPECT_EQ(dialer.state(), State::in_progress);
   EXPECT_THAT(dialer.explain_close(), HasSubstr("MCCL_JOB_KEY"));
+}
+
+/// A stranger sends a valid or an altered first message, then as many random bytes as are read.
+TEST(Handshake, ReadsAndSendsFewBytesBeforeTheProof) {
+  const Bytes hello = [] {
+    const Handshake dialer = Handshake::dialer(party(2), 1, kKey);
+    return Bytes(dialer.output().begin(), dialer.output().end());
+  }();
+  std::mt19937 random(1);
+  std::size_t most_read = 0;
+  for (int run = 0; run < 2000; ++run) {
+    Handshake acceptor = Handshake::acceptor(party(1));
+    std::size_t read = 0;
+    while (const std::size_t n = acceptor.wanted()) {
+      Bytes bytes(n);
+      for (std::byte& byte : bytes) {
+        const bool is_noise = read >= hello.size() || random() % 200 == 0;
+        byte = is_noise ? static_cast<std::byte>(random()) : hello[read];
+        ++read;
+      }
+      acceptor.feed(bytes);
+    }
+    EXPECT_EQ(acceptor.state(), State::refused);
+    EXPECT_LE(acceptor.output().size(), 71u);
+    most_read = std::max(most_read, read);
+  }
+  EXPECT_EQ(most_read, hello.size() + 36);
 }
 
 TEST(Handshake, DetectsNoiseByItsFirstBytes) {

@@ -82,17 +82,28 @@ TEST(Turnstile, LogsTheNumberOfStrangersAtIntervals) {
   Turnstile turnstile(Log(0, LogLevel::warn), [&] { ++counted; });
   CaptureStderr();
   for (int i = 0; i < 500; ++i)
-    turnstile.turned_away(LogLevel::warn, "10.0.0.9:1", "it knows no key", kStart + i * 100ms);
+    turnstile.turned_away(LogLevel::warn, Turnstile::Who::stranger, "10.0.0.9:1", "it knows no key",
+                          kStart + i * 100ms);
   const std::string once = GetCapturedStderr();
   EXPECT_EQ(std::count(once.begin(), once.end(), '\n'), 1) << once;
   EXPECT_THAT(once, HasSubstr("10.0.0.9:1: it knows no key"));
+  // They do not hide why a member was refused.
   CaptureStderr();
-  turnstile.turned_away(LogLevel::info, "10.0.0.8:1", "noise", kStart + 2min);
-  turnstile.turned_away(LogLevel::warn, "10.0.0.9:1", "it knows no key", kStart + 2min);
+  turnstile.turned_away(LogLevel::warn, Turnstile::Who::member, "10.0.0.7:1", "its settings differ",
+                        kStart + 20s);
+  turnstile.turned_away(LogLevel::warn, Turnstile::Who::twin, "10.0.0.6:1", "it has this rank",
+                        kStart + 20s);
+  EXPECT_THAT(GetCapturedStderr(),
+              AllOf(HasSubstr("its settings differ"), HasSubstr("it has this rank")));
+  CaptureStderr();
+  turnstile.turned_away(LogLevel::info, Turnstile::Who::stranger, "10.0.0.8:1", "noise",
+                        kStart + 2min);
+  turnstile.turned_away(LogLevel::warn, Turnstile::Who::stranger, "10.0.0.9:1", "it knows no key",
+                        kStart + 2min);
   const std::string later = GetCapturedStderr();
   EXPECT_THAT(later, HasSubstr("and 499 more"));
   EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 1) << later;
-  EXPECT_EQ(counted, 502);
+  EXPECT_EQ(counted, 504);
 }
 
 /// Opens connections from this process that send nothing.

@@ -128,7 +128,7 @@ struct Job {
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          const Exchange exchange(*store, rank, size, in(seconds(60)));
+          const Exchange exchange(*store, {}, rank, size, in(seconds(60)));
           found[rank] = agree_on_nodes(exchange, rank, size, find_neighbours(options_of(rank)));
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -345,9 +345,9 @@ TEST(FaultyNeighbour, StopsWaitingForANeighbourThatDeclines) {
 
 TEST(FaultyNeighbour, IgnoresMalformedLists) {
   const auto store = make_memory_store();
-  store->set("neighbours/1", "0 -1 2 99999999999 y");
+  store->set("neighbours/1", with_proof({}, "neighbours/1", "0 -1 2 99999999999 y"));
   const node::SharedMemory found =
-      agree_on_nodes(Exchange(*store, 0, 2, in(seconds(20))), 0, 2, node::Neighbours());
+      agree_on_nodes(Exchange(*store, {}, 0, 2, in(seconds(20))), 0, 2, node::Neighbours());
   EXPECT_TRUE(found.nodes.empty());
 }
 

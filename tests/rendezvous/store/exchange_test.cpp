@@ -16,6 +16,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kMinute{60};
+const SecretBytes kKey("the key of this run");
 
 TEST(RollCall, NamesMissingAndPresentRanks) {
   EXPECT_EQ(roll_call({true, false, true, false}), "ranks 1 and 3 have not arrived; 0 and 2 have");
@@ -37,7 +38,7 @@ TEST(Exchange, ARankThatTimesOutBeforeRank0NamesMissingRanks) {
   const auto store = make_memory_store();
   const Clock::time_point over = Clock::now();
   try {
-    Exchange(*store, 2, 4, over).all_gather("places", "here");
+    Exchange(*store, kKey, 2, 4, over).all_gather("places", "here");
     FAIL() << "rank 0 has not reported the missing ranks";
   } catch (const TimeoutError& error) {
     EXPECT_THAT(error.what(), HasSubstr("ranks 1 and 3 have not arrived; 0 and 2 have"));
@@ -72,7 +73,7 @@ TEST(Exchange, NeedsFewRequestsPerRank) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kSize; ++rank) {
     ranks.emplace_back([&, rank] {
-      const Exchange exchange(*store, rank, kSize, Clock::now() + kMinute);
+      const Exchange exchange(*store, kKey, rank, kSize, Clock::now() + kMinute);
       for (const char* stage : {"a", "b", "c"}) {
         const std::string card(static_cast<std::size_t>(rank), 'x');
         const auto cards = exchange.all_gather(stage, card);
@@ -90,7 +91,7 @@ TEST(Exchange, SplitsTablesThatExceedTheLimitOfTheStore) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.emplace_back([&, rank] {
-      const Exchange exchange(*store, rank, 4, Clock::now() + kMinute);
+      const Exchange exchange(*store, kKey, rank, 4, Clock::now() + kMinute);
       const auto cards =
           exchange.all_gather("a", std::string(900'000, static_cast<char>('a' + rank)));
       for (int i = 0; i < 4; ++i) {
@@ -100,6 +101,40 @@ TEST(Exchange, SplitsTablesThatExceedTheLimitOfTheStore) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+/// Returns values that another process can write to the store: texts without a proof, proofs of
+/// another key, and proofs of another entry.
+std::vector<std::string> forgeries(const std::string& name, const std::string& text) {
+  std::string altered = with_proof(kKey, name, text);
+  altered[0] ^= 1;
+  return {"",
+          text,
+          std::string(200, 'x'),
+          altered,
+          with_proof(kKey, name, text) + "0",
+          with_proof(SecretBytes("another key"), name, text),
+          with_proof({}, name, text),
+          with_proof(kKey, "another/entry", text)};
+}
+
+TEST(Exchange, RefusesEntriesWithoutAProofOfTheKey) {
+  struct Entry {
+    int reader;
+    const char* name;
+    const char* text;
+  };
+  for (const Entry& entry : {Entry{0, "a/1", "1"}, Entry{1, "a/all/0", "1:1:01:1"}}) {
+    const auto read = [&](const std::string& value) {
+      const auto store = make_memory_store();
+      store->set(entry.name, value);
+      const Exchange exchange(*store, kKey, entry.reader, 2, Clock::now() + kMinute);
+      return exchange.all_gather("a", std::to_string(entry.reader));
+    };
+    EXPECT_EQ(read(with_proof(kKey, entry.name, entry.text)), (std::vector<std::string>{"0", "1"}));
+    for (const std::string& forged : forgeries(entry.name, entry.text))
+      EXPECT_THROW(read(forged), CorruptionError) << entry.name << ": " << forged;
+  }
 }
 
 }  // namespace

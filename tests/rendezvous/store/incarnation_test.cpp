@@ -71,7 +71,7 @@ class Processes {
 
 /// Gathers a card from every rank and returns them joined.
 std::string meet(Incarnation& start, int rank, int size) {
-  const Exchange exchange(start, rank, size, Clock::now() + kLong);
+  const Exchange exchange(start, {}, rank, size, Clock::now() + kLong);
   std::string all;
   for (const std::string& card : exchange.all_gather("test", std::to_string(rank))) all += card;
   return all;
@@ -184,7 +184,7 @@ TEST(Incarnation, WaitingRanksLearnOfRefusedProcesses) {
   Processes ranks;
   const auto tells_where = [](int rank, milliseconds patience) {
     return [=](Incarnation& start) -> std::string {
-      const Exchange exchange(start, rank, 3, Clock::now() + patience);
+      const Exchange exchange(start, {}, rank, 3, Clock::now() + patience);
       return exchange.all_gather("places", "here").front();
     };
   };

@@ -95,6 +95,23 @@ TEST(TcpStore, AWrongKeyIsLoggedOnceAndCounted) {
   EXPECT_THAT(said, HasSubstr("127.0.0.1"));
 }
 
+/// Each connection ends at once, and the store counts those that it accepts as refused.
+TEST(TcpStore, AdmitsAFloodAtALimitedRate) {
+  const Served store;
+  const Address to = *Address::parse_numeric("127.0.0.1", static_cast<std::uint16_t>(store.port));
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < 8000; ++i) {
+    const Socket socket = Socket::stream(AF_INET);
+    transport::tcp::reset_when_closed(socket);
+    transport::tcp::start_connect(socket, to, nullptr);
+  }
+  store.client(1)->set("k", "v");
+  const std::chrono::duration<double> passed = Clock::now() - begin;
+  const auto accepted = static_cast<double>(store.metrics->summary().refused_connections);
+  EXPECT_GT(accepted, 0);
+  EXPECT_LE(accepted, 4096 + 1000 * passed.count());
+}
+
 TEST(TcpStore, ReportsAFullTableToTheClient) {
   const Served store;
   const auto client = store.client(1);
