@@ -71,8 +71,9 @@ struct MCCL_API Config {
   /// In a group of at most 8 ranks, no two of which share memory, an all_reduce of fewer bytes than
   /// this uses the algorithm `direct`
   std::size_t small_msg_threshold = 65536;
-  /// Whether large messages between ranks of one host are copied once, directly from the memory of
-  /// the sending process: auto, on, off. With auto, they are if that was measured to be faster
+  /// Whether large messages between ranks of one host, and large buffers of some collectives, are
+  /// copied once, directly from the memory of the sending process: auto, on, off. With auto, they
+  /// are if that was measured to be faster
   std::string cross_memory = "auto";
   /// If true, memory from Context::allocate() lies where the other ranks of this host can read it
   bool shared_buffers = true;

@@ -154,9 +154,10 @@ constexpr SettingRow kRows[] = {
     {"cross_memory",
      &Config::cross_memory,
      "auto, on, off",
-     "Linux only: messages of more than 32 KiB between ranks of one host are copied once, directly "
-     "from the memory of the sending process, instead of twice, through shared memory. auto: if a "
-     "measurement at the start of the job finds that faster; on: wherever the system permits it",
+     "Linux only: messages of more than 32 KiB between ranks of one host, and large buffers of "
+     "some collectives, are copied once, from the memory of the sending process, instead of twice, "
+     "through shared memory. auto: if that is measured to be faster when the job starts; on: "
+     "wherever the system permits it",
      {.kind = choice, .must_agree = true}},
     {"shared_buffers", &Config::shared_buffers, "true, false",
      "Linux only: buffers that MCCL allocates for collectives, as mccl.empty() does, lie in memory "

@@ -134,7 +134,8 @@ Engine::Engine(EngineOptions options)
                     .on_failure =
                         [this] {
                           if (status_server_) status_server_->write_record();
-                        }},
+                        },
+                    .reads_processes = options_.config.cross_memory == "on"},
       groups_(options_.size, surroundings_) {
   options_.metrics->keep(recorder_);
   if (met_.rdma_cabling) cabling_ = *met_.rdma_cabling;

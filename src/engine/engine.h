@@ -132,6 +132,9 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   /// New links use the first path until take_way() selects another.
   std::vector<std::string> equal_ways(int peer);
   void take_way(int peer, std::size_t way);
+  /// Lets collectives of new groups read large buffers in the memory of other processes of this
+  /// host; see MCCL_CROSS_MEMORY.
+  void read_processes();
   /// The costs from which `group` chooses its schedules. They contain the size of the group's
   /// window only after its first collective.
   schedule::Facts facts_of(GroupState& group);

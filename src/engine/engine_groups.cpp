@@ -177,6 +177,11 @@ void Engine::take_way(int peer, std::size_t way) {
   links_.take_way(WorldRank(peer), way);
 }
 
+void Engine::read_processes() {
+  const std::lock_guard lock(driver_.mutex());
+  surroundings_.reads_processes = true;
+}
+
 schedule::Facts Engine::facts_of(GroupState& group) {
   std::lock_guard lock(driver_.mutex());
   return group.facts();

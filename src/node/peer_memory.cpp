@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -40,6 +41,18 @@ int PeerMemory::read([[maybe_unused]] std::uint64_t address,
   return ::poll(&entry, 1, 0) == 0 ? 0 : ESRCH;
 #else
   return ENOSYS;
+#endif
+}
+
+bool can_be_copied([[maybe_unused]] std::span<const std::byte> memory) {
+#ifdef __linux__
+  std::array<std::byte, 2> ends;
+  const auto address = [](const std::byte& byte) { return const_cast<std::byte*>(&byte); };
+  const iovec local = {ends.data(), ends.size()};
+  const std::array<iovec, 2> remote = {{{address(memory.front()), 1}, {address(memory.back()), 1}}};
+  return ::process_vm_readv(::getpid(), &local, 1, remote.data(), remote.size(), 0) == 2;
+#else
+  return false;
 #endif
 }
 

@@ -43,4 +43,8 @@ class PeerMemory {
   [[maybe_unused]] std::uint64_t token_ = 0;  // used on Linux only
 };
 
+/// True if the system lets other processes copy this memory of the calling process. It does not for
+/// memory that belongs to a device. Looks at the first and the last byte only.
+bool can_be_copied(std::span<const std::byte> memory);
+
 }  // namespace mccl::node

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "mccl/error.h"
@@ -56,6 +57,7 @@ Window::Window(int group_size, std::span<std::byte> own, std::vector<Neighbour> 
     view = view_of(neighbour.memory);
     view.heap = neighbour.heap;
     view.heap_begin = neighbour.heap_begin;
+    view.process = neighbour.process;
   }
 }
 
@@ -155,6 +157,20 @@ const std::byte* Window::memory_of(int rank, std::size_t memory, std::size_t beg
                     rank, place, bytes, begin, size, view.heap_begin));
   }
   return view.heap.data() + offset + begin;
+}
+
+bool Window::copy_from_process(int rank, std::size_t memory, std::size_t begin,
+                               std::span<std::byte> to) const {
+  if (in_head_) return false;
+  const std::uint64_t place = place_of(rank, memory);
+  if ((place & kInProcess) == 0) return false;
+  if (place == kWithdrawn) throw_withdrawn(rank);
+  const PeerMemory& process = views_[static_cast<std::size_t>(rank)].process;
+  const int error = process.read((place ^ kInProcess) + begin, to);
+  if (error == 0) return true;
+  require_kept(rank, memory);
+  throw PeerError(fmt::format("cannot copy {} bytes from the memory of the process of rank {}: {}",
+                              to.size(), rank, std::strerror(error)));
 }
 
 int Window::find_stray() {

@@ -12,11 +12,11 @@
 // A rank reuses a head or a block only when every neighbour has arrived in the call after the one
 // that last used it, and has therefore finished reading it.
 //
-// A rank whose data lie in its heap (heap.h) need not write them to the window. The head of its
-// call then says where in the heap the rank's memories lie, and its neighbours read them there. The
-// rank must not change these data before its neighbours have arrived again. A rank whose call fails
-// earlier first withdraws its memories; a neighbour looks for that after each read, so it never
-// uses data that have changed.
+// A rank need not write its data to the window if its neighbours can read them where they lie: in
+// the rank's heap (heap.h), or anywhere in the memory of its process (peer_memory.h). The head of
+// its call then says where. The rank must not change these data before its neighbours have arrived
+// again. A rank whose call fails earlier first withdraws its memories; a neighbour looks for that
+// after each read, so it never uses data that have changed.
 //
 // A rank that only publishes does not read its neighbours' memory during the call. It notices only
 // later that a neighbour has made a different call. Each call's fingerprint therefore includes the
@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "node/arena.h"
+#include "node/peer_memory.h"
 
 namespace mccl::node {
 
@@ -44,9 +45,11 @@ inline constexpr std::size_t kLabelBytes = 48;
 /// Number of heads that a rank has. The rank's calls use the heads in turn.
 inline constexpr std::size_t kDepth = 16;
 
-/// Offsets, in the rank's arena file, of the memories that a call's neighbours read where they lie.
-/// The caller numbers the memories. 0: the neighbours read the window instead.
+/// Where the memories lie that a call's neighbours read in place: the offset in the rank's arena
+/// file or, with the flag kInProcess, the address in the rank's process. The caller numbers the
+/// memories. 0: the neighbours read the window instead.
 using Places = std::array<std::uint64_t, 2>;
+inline constexpr std::uint64_t kInProcess = std::uint64_t{1} << 63;
 /// Place of a memory that a rank has withdrawn.
 inline constexpr std::uint64_t kWithdrawn = UINT64_MAX;
 
@@ -145,6 +148,9 @@ class Window {
     /// read it. Must stay mapped as long as the window exists.
     std::span<const std::byte> heap = {};
     std::size_t heap_begin = 0;
+    /// The memory of the neighbour's process; the memory of no process if this rank does not read
+    /// it.
+    PeerMemory process = {};
   };
 
   /// `call_bytes`: maximum number of bytes that a call can publish, equal on all ranks; a power of
@@ -174,6 +180,12 @@ class Window {
   /// and PeerError if the neighbour has withdrawn the memory.
   const std::byte* memory_of(int rank, std::size_t memory, std::size_t begin,
                              std::size_t bytes) const;
+  /// Copies the bytes from `begin` on of memory number `memory` of the neighbour, if the memory
+  /// lies in the neighbour's process outside of its heap. Otherwise returns false. The neighbour
+  /// must have arrived in this call. Throws PeerError if this rank cannot read the memory, or if
+  /// the neighbour has withdrawn it.
+  bool copy_from_process(int rank, std::size_t memory, std::size_t begin,
+                         std::span<std::byte> to) const;
   /// Throws PeerError if the neighbour has withdrawn its memory number `memory`. Must be called
   /// after each read, because the data may have changed if the memory was withdrawn meanwhile.
   void require_kept(int rank, std::size_t memory) const;
@@ -232,6 +244,7 @@ class Window {
     std::byte* row = nullptr;
     std::span<const std::byte> heap = {};  ///< See Neighbour.
     std::size_t heap_begin = 0;
+    PeerMemory process = {};
     std::uint64_t compared = 0;  ///< Number of the last call known to be the same on both ranks.
   };
 

@@ -104,6 +104,53 @@ TEST(SharedBuffers, MayBeUsedOnSomeRanksOnly) {
     run_with(algorithm, [](int rank) { return rank % 2 == 1; });
 }
 
+constexpr std::size_t kLong = 140'000;  // elements; more than 1 MiB
+
+/// The ranks copy large buffers from the memory of each other's processes.
+void copy_from_processes(int ranks) {
+  const auto config = [](int) {
+    Config made = test_config();
+    made.cross_memory = "on";
+    return made;
+  };
+  run_ranks(
+      ranks,
+      [](Context& context) {
+        const auto world = context.world();
+        const int rank = context.rank(), size = context.size();
+        const auto own = static_cast<std::size_t>(rank) * kLong;
+        const std::size_t whole = kLong * static_cast<std::size_t>(size);
+        Numbers in(context, false, whole), out(context, false, whole), part(context, false, kLong);
+        for (int turn = 0; turn < 20; ++turn) {
+          in.fill(rank + turn);
+          world->all_to_all(in.buffer(), out.buffer()).wait();
+          in.fill(-1);  // A rank may change its buffer as soon as its call is done.
+          for (std::size_t i = 0; i < whole; ++i) {
+            const int from = static_cast<int>(i / (kLong));
+            ASSERT_EQ(out.data()[i], Numbers::of(from + turn, own + i % (kLong)));
+          }
+          part.fill(rank + turn);
+          world->all_gather(part.buffer(), out.buffer()).wait();
+          part.fill(-1);
+          for (std::size_t i = 0; i < whole; ++i) {
+            const int from = static_cast<int>(i / (kLong));
+            ASSERT_EQ(out.data()[i], Numbers::of(from + turn, i % (kLong)));
+          }
+          const int root = turn % size;
+          in.fill(rank + turn);
+          world->scatter(in.buffer(), part.buffer(), root).wait();
+          in.fill(-1);
+          for (std::size_t i = 0; i < kLong; ++i)
+            ASSERT_EQ(part.data()[i], Numbers::of(root + turn, own + i));
+        }
+      },
+      config);
+}
+
+TEST(CopiesFromProcesses, GiveTheSameResults) {
+  for (const int ranks : {2, 4}) copy_from_processes(ranks);
+}
+
 TEST(SharedBuffers, OutliveTheirContext) {
   std::vector<std::shared_ptr<std::byte>> kept(2);
   run_ranks(2, [&](Context& context) {

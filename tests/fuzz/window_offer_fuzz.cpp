@@ -1,5 +1,6 @@
 // Neighbours offer windows of any size at any place in their memory. An agreed window must be
 // readable; everything else must be refused.
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <optional>
@@ -44,6 +45,8 @@ void read_all(GroupWindow& group) {
     if (!group.window()->open()) return;
     for (const GroupRank rank : group.neighbours()) {
       mccl::fuzz::touch({group.window()->published_by(rank.number()), bytes});
+      std::vector<std::byte> copy(bytes);
+      if (group.window()->copy_from_process(rank.number(), 0, bytes, copy)) continue;
       const std::byte* const heap = group.window()->memory_of(rank.number(), 0, bytes, bytes);
       if (heap) mccl::fuzz::touch({heap, bytes});
     }
@@ -59,11 +62,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t ranks = 2 + input.byte() % 3;
   const auto own = Arena::make(kArenaBytes);
   const auto theirs = Arena::make(kArenaBytes, kHeapBytes);
-  Neighbour neighbour{PeerArena(Descriptor(::dup(theirs->descriptor()))), Descriptor()};
+  // The neighbour is this process, so it reads its own memory at any address.
+  Neighbour neighbour{
+      .arena = PeerArena(Descriptor(::dup(theirs->descriptor()))),
+      .bell_pipe = Descriptor(),
+      .process = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))),
+      .pid = ::getpid()};
   try {
     GroupWindow group(GroupRank(0), ByRank<GroupRank, int>(ranks, 0));
     const auto find = [&](GroupRank) -> const Neighbour& { return neighbour; };
-    group.offer(own, find);
+    group.offer(own, find, true);
     for (int rank = 1; rank < static_cast<int>(ranks); ++rank) {
       group.take(GroupRank(rank), offer_of(input));
     }
@@ -75,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_all(group);
   } catch (const mccl::CorruptionError&) {
   } catch (const mccl::PeerError&) {
-    // The other rank has withdrawn its memory.
+    // The other rank has withdrawn its memory, or its process has no such memory.
   }
   return 0;
 }

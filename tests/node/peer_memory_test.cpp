@@ -51,6 +51,21 @@ TEST(PeerMemory, ReportsMemoryThatDoesNotExist) {
   ::munmap(pages, 3 * page_bytes());
 }
 
+TEST(PeerMemory, MemoryOfWhichAnEndIsUnreadableCannotBeCopied) {
+  const std::size_t page = page_bytes();
+  void* const pages =
+      ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  const std::span memory(static_cast<std::byte*>(pages), 3 * page);
+  EXPECT_TRUE(can_be_copied(memory));
+  ::mprotect(pages, page, PROT_NONE);
+  EXPECT_FALSE(can_be_copied(memory));
+  EXPECT_TRUE(can_be_copied(memory.subspan(page)));
+  ::mprotect(static_cast<std::byte*>(pages) + 2 * page, page, PROT_NONE);
+  EXPECT_FALSE(can_be_copied(memory.subspan(page)));
+  ::munmap(pages, 3 * page);
+}
+
 TEST(PeerMemory, ReportsAProcessThatHasEnded) {
   const NodeProcess node;
   const std::uint64_t value = 7;  // exists in the child, too

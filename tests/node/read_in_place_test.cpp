@@ -10,6 +10,7 @@
 #include "mccl/error.h"
 #include "node/window.h"
 #include "support/node_process.h"
+#include "support/process_memory.h"
 
 namespace mccl::node {
 namespace {
@@ -30,6 +31,9 @@ class ReadInPlace : public ::testing::Test {
     of_reader.push_back({1, peer_.map(theirs.place()), reader_.bell()});
     of_reader.back().heap = peer_.heap();
     of_reader.back().heap_begin = peer_.heap_begin();
+#ifdef __linux__
+    of_reader.back().process = testing::own_process().memory(peer_.header());
+#endif
     of_owner.push_back({0, reader_.passed().map(own.place()), reader_.bell()});
     reads_.emplace(2, std::move(own), std::move(of_reader), kReadCallBytes);
     owns_.emplace(2, std::move(theirs), std::move(of_owner), kReadCallBytes);
@@ -90,6 +94,29 @@ TEST_F(ReadInPlace, APublicationInTheHeadIsCopied) {
   EXPECT_FALSE(owns_->is_read_in_place());
   EXPECT_EQ(reads_->memory_of(1, 0, 0, 1), nullptr);
 }
+
+#ifdef __linux__
+TEST_F(ReadInPlace, CopiesMemoryOfTheRanksProcess) {
+  const std::vector<std::byte> there(kBytes, std::byte{7});
+  std::vector<std::byte> here(100);
+  const auto place = kInProcess | reinterpret_cast<std::uintptr_t>(there.data());
+  begin(kBytes, {place, place_});
+  EXPECT_TRUE(owns_->is_read_in_place(0));
+  EXPECT_FALSE(reads_->copy_from_process(1, 1, 0, here)) << "it lies in the heap";
+  ASSERT_TRUE(reads_->copy_from_process(1, 0, kBytes - here.size(), here));
+  EXPECT_EQ(here, std::vector<std::byte>(here.size(), std::byte{7}));
+  EXPECT_THROW(reads_->memory_of(1, 0, 0, 1), CorruptionError) << "it lies outside the heap";
+  owns_->withdraw();
+  EXPECT_THROW(reads_->copy_from_process(1, 0, 0, here), PeerError);
+  end();
+  begin(kBytes, {});
+  EXPECT_FALSE(reads_->copy_from_process(1, 0, 0, here)) << "it lies in the window";
+  end();
+  begin(kBytes, {kInProcess, kInProcess | (UINT64_MAX / 2 - 1)});
+  for (const std::size_t memory : {0U, 1U})
+    EXPECT_THROW(reads_->copy_from_process(1, memory, 0, here), PeerError) << "no memory is there";
+}
+#endif
 
 TEST_F(ReadInPlace, RefusesMemoryOutsideTheHeap) {
   const std::size_t size = peer_.heap().size();

@@ -101,6 +101,7 @@ void choose_copies(const std::shared_ptr<engine::Engine>& engine, Group& all) {
   for (const int member : members) {
     if (member < engine->rank()) engine->take_way(member, best);
   }
+  if (best == one_copy) engine->read_processes();
   if (index != 1) return;
   engine->log().info("messages of more than 32 KiB between the ranks of this host are copied {}",
                      best == one_copy ? "once, from the memory of the sending process"

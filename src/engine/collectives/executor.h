@@ -86,6 +86,7 @@ class Executor {
   void publish(const schedule::Step& step);
   const std::byte* published_by(GroupRank rank, const schedule::Step& step,
                                 const schedule::Region& region) const;
+  bool copy_from_process(GroupRank rank, const schedule::Step& step, std::span<std::byte> to) const;
   void require_kept(GroupRank rank, const schedule::Step& step) const;
   void read(const schedule::Step& step);
   void read_fold(const schedule::Step& step);

@@ -25,12 +25,14 @@ constexpr std::size_t kFewRanks = 64;
 constexpr std::size_t kMostHeapBytes = std::size_t{1} << 45;
 
 using OfferOnWire = std::array<std::uint64_t, 4>;
+constexpr std::uint64_t kReadsHeaps = 1, kReadsProcesses = 2;  // flags in the last number
 
 }  // namespace
 
 transport::Blob encode(const WindowOffer& offer) {
-  const OfferOnWire on_wire = {offer.call_bytes, offer.place.offset, offer.place.bytes,
-                               offer.reads_heaps ? 1U : 0U};
+  const OfferOnWire on_wire = {
+      offer.call_bytes, offer.place.offset, offer.place.bytes,
+      (offer.reads_heaps ? kReadsHeaps : 0) | (offer.reads_processes ? kReadsProcesses : 0)};
   transport::Blob blob(sizeof on_wire);
   std::memcpy(blob.data(), on_wire.data(), blob.size());
   return blob;
@@ -44,11 +46,14 @@ WindowOffer decode_window_offer(std::span<const std::byte> bytes) {
                     bytes.size()));
   }
   std::memcpy(on_wire.data(), bytes.data(), bytes.size());
-  if (on_wire[3] > 1) {
+  if (on_wire[3] > (kReadsHeaps | kReadsProcesses)) {
     throw CorruptionError(fmt::format(
         "a message that offers a window in shared memory has an invalid flag, {}", on_wire[3]));
   }
-  return {on_wire[0], {on_wire[1], on_wire[2]}, on_wire[3] == 1};
+  return {on_wire[0],
+          {on_wire[1], on_wire[2]},
+          (on_wire[3] & kReadsHeaps) != 0,
+          (on_wire[3] & kReadsProcesses) != 0};
 }
 
 GroupWindow::GroupWindow(GroupRank rank, ByRank<GroupRank, int> nodes)
@@ -87,9 +92,14 @@ bool GroupWindow::map_heaps(const Find& neighbour) const {
   return true;
 }
 
-WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena, const Find& neighbour) {
+WindowOffer GroupWindow::offer(const std::shared_ptr<node::Arena>& arena, const Find& neighbour,
+                               bool reads_processes) {
+  const auto is_readable = [&](GroupRank other) {
+    return neighbour(other).memory().obstacle().empty();
+  };
   WindowOffer mine;
   mine.reads_heaps = map_heaps(neighbour);
+  mine.reads_processes = reads_processes && std::ranges::all_of(neighbours_, is_readable);
   if (arena) heap_ = {arena, arena->heap()};
   if (!neighbours_.empty()) mine.call_bytes = thrifty(usual(), kLeastCallBytes, *arena);
   while (!neighbours_.empty() && !own_ && mine.call_bytes >= kLeastCallBytes) {
@@ -133,9 +143,12 @@ void GroupWindow::settle(const Find& neighbour) {
   call_bytes_ = std::bit_floor(least);
   if (call_bytes_ < kLeastCallBytes) call_bytes_ = 0;
   if (neighbours_.empty() || call_bytes_ == 0) return;
-  const bool reads_heaps =
-      std::ranges::all_of(neighbours_, [&](GroupRank r) { return offers_[r]->reads_heaps; }) &&
-      offers_[rank_]->reads_heaps;
+  const auto all_on_this_node = [this](bool WindowOffer::*flag) {
+    return (*offers_[rank_]).*flag &&
+           std::ranges::all_of(neighbours_, [&](GroupRank r) { return (*offers_[r]).*flag; });
+  };
+  const bool reads_heaps = all_on_this_node(&WindowOffer::reads_heaps);
+  reads_processes_ = all_on_this_node(&WindowOffer::reads_processes);
   if (!reads_heaps) heap_.reset();
   std::vector<Window::Neighbour> mapped;
   for (const GroupRank other : neighbours_) {
@@ -146,6 +159,7 @@ void GroupWindow::settle(const Find& neighbour) {
       mapped.back().heap = found.arena.heap();
       mapped.back().heap_begin = found.arena.heap_begin();
     }
+    if (reads_processes_) mapped.back().process = found.memory();
     place = {};  // the mapping releases the range now; let_go() must not release it again
   }
   window_.emplace(static_cast<int>(nodes_.size()), std::move(own_), std::move(mapped), call_bytes_);

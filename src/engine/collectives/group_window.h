@@ -34,6 +34,8 @@ struct WindowOffer {
   node::RangePlace place;
   /// True if the rank has mapped the heaps of all its neighbours (node/heap.h), or they have none.
   bool reads_heaps = false;
+  /// True if the rank reads the memory of its neighbours' processes (node/peer_memory.h).
+  bool reads_processes = false;
 };
 transport::Blob encode(const WindowOffer& offer);
 /// Throws CorruptionError if the bytes are not an offer.
@@ -54,8 +56,10 @@ class GroupWindow {
   using Find = std::function<const node::Neighbour&(GroupRank rank)>;
   /// Allocates this rank's window, maps the heaps of its neighbours, and returns the offer for the
   /// other members. The window has the usual size, or less if shared memory is scarce. `neighbour`
-  /// returns the neighbour with a given rank.
-  WindowOffer offer(const std::shared_ptr<node::Arena>& arena, const Find& neighbour);
+  /// returns the neighbour with a given rank. `reads_processes`: whether this rank reads the memory
+  /// of its neighbours' processes where the system permits it.
+  WindowOffer offer(const std::shared_ptr<node::Arena>& arena, const Find& neighbour,
+                    bool reads_processes);
   /// Records a member's offer. Returns false if no two ranks share a node, if the member has made
   /// an offer already, or after release().
   bool take(GroupRank member, const WindowOffer& offer);
@@ -73,6 +77,8 @@ class GroupWindow {
   std::uint64_t place_of(const void* memory, std::size_t bytes) const {
     return heap_ ? heap_->place_of(memory, bytes) : 0;
   }
+  /// True if all ranks of this node read the memory of each other's processes.
+  bool reads_processes() const { return reads_processes_; }
   /// Capacity of the window: the maximum number of bytes that a rank can have published at a time;
   /// 0 if there is no window. Equal on all ranks.
   std::size_t call_bytes() const { return call_bytes_; }
@@ -97,6 +103,7 @@ class GroupWindow {
   node::Range own_;
   /// This rank's heap, from offer() on; null after settle() if a neighbour cannot read it.
   std::shared_ptr<const node::Heap> heap_;
+  bool reads_processes_ = false;
   std::size_t call_bytes_ = 0;
   std::optional<node::Window> window_;
 };

@@ -173,7 +173,7 @@ GroupWindow::Find GroupState::neighbours() const {
 
 void GroupState::offer_window() {
   ControlMessage message = about_group(ControlKind::window);
-  message.blob = encode(window_.offer(around_.memory.arena, neighbours()));
+  message.blob = encode(window_.offer(around_.memory.arena, neighbours(), around_.reads_processes));
   around_.staging.touch();
   membership_.for_each_other([&](WorldRank peer) { around_.peers.send(peer, message); });
   around_.peers.flush();

@@ -67,6 +67,9 @@ struct Surroundings {
   const std::function<bool()> caller_drives;
   /// Called when the calls of a failed group have ended; may be null.
   const std::function<void()> on_failure = nullptr;
+  /// Whether the collectives of new groups read large buffers in the memory of other processes of
+  /// the node, where the system permits it. Guarded by the progress lock.
+  bool reads_processes = false;
 };
 
 /// If a member has died and a call makes no progress for this time, the group fails. During this
