@@ -27,7 +27,7 @@ BUNDLED = (
     ("nanobind", "nanobind", "BSD-3-Clause"),
 )
 PINNED = re.compile(
-    r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; [^\\]+)?"
+    r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; [^\\]+?)?"
     r"(?P<hashes>(?: --hash=sha256:[0-9a-f]{64})+)"
 )
 

@@ -60,15 +60,24 @@ bool ProcessGroupMCCL::supportsTensorAlloc(c10::DeviceIndex index) {
 /// If the tensor grows, torch moves it to ordinary memory.
 at::Tensor ProcessGroupMCCL::allocate_on_host(const char* call, long size,
                                               const at::TensorOptions& options) {
-  static_cast<void>(group_for(call));
+  const std::shared_ptr<mccl::Context> context = this->context();
+  static_cast<void>(group_for(call));  // throws if the group was shut down
+  TORCH_CHECK_WITH(DistBackendError, context, "[rank ", rank_, "] ", call,
+                   ": the group was reconfigured meanwhile; call it again");
+  const c10::ScalarType type = options.dtype().toScalarType();
+  if (c10::isQIntType(type))
+    invalid_argument(call,
+                     c10::str(type, " is quantized; expected elements that are plain memory"));
   const std::size_t element = options.dtype().itemsize();
   if (static_cast<std::size_t>(size) > std::numeric_limits<std::int64_t>::max() / element)
     invalid_argument(call, c10::str("a tensor of ", size, " elements is too large"));
   try {
     const std::size_t bytes = static_cast<std::size_t>(size) * element;
-    auto* const memory = new std::shared_ptr(context()->allocate(bytes));
-    return at::for_blob(memory->get(), {size})
-        .context(memory, [](void* held) { delete static_cast<std::shared_ptr<std::byte>*>(held); })
+    auto memory = std::make_unique<std::shared_ptr<std::byte>>(context->allocate(bytes));
+    std::byte* const data = memory->get();
+    return at::for_blob(data, {size})
+        .context(memory.release(),
+                 [](void* held) { delete static_cast<std::shared_ptr<std::byte>*>(held); })
         .resizeable_storage()
         .allocator(c10::GetCPUAllocator())
         .options(options.device(c10::kCPU))  // torch gives the CPU no index

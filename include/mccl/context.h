@@ -95,7 +95,8 @@ class MCCL_API Context {
   /// them faster. The memory is freed with the last reference, on any thread, and may outlive the
   /// context. Call it in the process that created the context, not in a fork of it. Without other
   /// ranks on this host, on macOS, and with the setting shared_buffers=false, the memory is
-  /// ordinary memory. Throws Error if there is not enough memory.
+  /// ordinary memory. Throws Error if there is not enough memory; if a container's limit is lower
+  /// than the machine's memory, the system may end the process instead.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
 
   /// Announces to the peers that this rank is leaving, and stops the progress thread. Pending calls

@@ -71,7 +71,8 @@ def empty(
         group: A group with the backend "mccl" for the device; the default is the world.
 
     Raises:
-        ValueError: A length is negative, the tensor is too large, or there is no such group.
+        ValueError: A length is negative, the tensor is too large, the type is quantized, or there
+            is no such group.
         TypeError: A length is no integer.
         torch.distributed.DistBackendError: The group was shut down, or there is not enough memory.
     """
@@ -89,6 +90,8 @@ def empty(
         if not dist.is_initialized():
             raise ValueError("mccl.empty: there is no group; call init_process_group() first")
         group = dist.group.WORLD
+    if torch.device(device).type not in ("cpu", "cuda"):
+        raise ValueError(f"mccl.empty: expected the CPU or a CUDA device, got {device}")
     if not isinstance(group, dist.ProcessGroup):
         raise ValueError("mccl.empty: this process does not belong to the group")
     backend = group._get_backend(torch.device(device))

@@ -1,31 +1,34 @@
-// Limits how often a line that a peer can cause is logged.
+// Limits how often a line that another process can cause is logged.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace mccl {
 
-/// Lets one line pass in a minute and counts the others. Not thread-safe.
+/// Logs one line in a minute and counts the others. Not thread-safe.
 class RareLine {
  public:
-  /// Returns the end of the line, which states the number of lines left out since the last one;
-  /// nothing if this line must be left out.
-  std::optional<std::string> pass(Clock::time_point now) {
+  /// Logs `text`, with the number of lines left out since the last one, unless a line was logged
+  /// less than a minute before `now`.
+  void write(const Log& log, LogLevel level, Clock::time_point now, std::string_view text) {
+    if (!log.enabled(level)) return;
     if (last_ && now - *last_ < kSilence) {
       ++left_out_;
-      return std::nullopt;
+      return;
     }
     last_ = now;
     const std::uint64_t left_out = std::exchange(left_out_, 0);
-    if (left_out == 0) return "";
-    return fmt::format(" (and {} more since the last such message)", left_out);
+    log.write(level, left_out == 0 ? std::string(text)
+                                   : fmt::format("{} (and {} more since the last such message)",
+                                                 text, left_out));
   }
 
  private:

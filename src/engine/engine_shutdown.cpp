@@ -36,6 +36,7 @@ void Engine::shutdown() noexcept {
   peers_.leave();
   links_.close();
   staging_.close();
+  if (memory_->arena && memory_->arena->heap()) memory_->arena->heap()->keep_no_spare();
   Engine::run_callbacks(lock);
   if (lock.owns_lock()) lock.unlock();
   if (status_server_) status_server_->stop();

@@ -162,11 +162,10 @@ PeerArena::PeerArena(Descriptor file) : file_(std::move(file)), size_(size_of_me
     throw CorruptionError("shared memory: a peer's memory has an invalid header");
 }
 
-std::span<const std::byte> PeerArena::heap() const {
-  if (heap_bytes() == 0) return {};
-  if (!heap_.data())
-    heap_ = Mapping::sparse(file_, heap_begin_, heap_bytes(), Mapping::Access::read);
-  return {heap_.data(), heap_.size()};
+SparseMapping& PeerArena::heap() const {
+  if (heap_bytes() > 0 && !heap_.data())
+    heap_ = {file_, heap_begin_, heap_bytes(), SparseMapping::Access::read};
+  return heap_;
 }
 
 void PeerArena::check(const RangePlace& place) const {

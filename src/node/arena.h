@@ -173,7 +173,7 @@ class PeerArena {
   void let_go_of(const RangePlace& place) const;
   /// The peer's heap (heap.h), which the first call maps; empty if the peer has none. Valid as long
   /// as this object. Throws Error if this process has no address space left for it.
-  std::span<const std::byte> heap() const;
+  SparseMapping& heap() const;
   std::size_t heap_bytes() const { return size_ - heap_begin_; }
   /// Offset of the heap in the file.
   std::size_t heap_begin() const { return heap_begin_; }
@@ -185,7 +185,7 @@ class PeerArena {
   std::size_t size_ = 0;
   std::size_t heap_begin_ = 0;
   Mapping first_page_;
-  mutable Mapping heap_;
+  mutable SparseMapping heap_;
 };
 
 /// A bell wakes a process that sleeps in poll(2). A Sleeper is used by the sleeping process, a Bell

@@ -36,7 +36,7 @@ std::byte* Heap::allocate(std::size_t bytes) {
 bool Heap::map() {
   if (mapping_.data()) return true;
   try {
-    mapping_ = Mapping::sparse(file_, offset_, bytes_, Mapping::Access::read_and_write);
+    mapping_ = {file_, offset_, bytes_, SparseMapping::Access::read_and_write};
   } catch (const Error&) {
     return false;
   }
@@ -78,7 +78,9 @@ bool Heap::take_spare(std::size_t bytes, std::size_t& offset) {
 bool Heap::take_new(std::size_t bytes, std::size_t& offset) {
   const std::optional<std::size_t> found = free_.take(bytes);
   if (!found) return false;
-  if (!change_memory(file_, MemoryChange::reserve, *found, bytes)) {
+  if (!change_memory(file_, MemoryChange::reserve, *found, bytes) ||
+      !mapping_.open(*found - offset_, bytes)) {
+    static_cast<void>(change_memory(file_, MemoryChange::discard, *found, bytes));
     free_.give_back(*found, bytes);
     return false;
   }
@@ -97,7 +99,14 @@ void Heap::release(std::byte* memory) noexcept {
   spare_.push_back(block);
   taken_bytes_ -= block.bytes;
   spare_bytes_ += block.bytes;
-  shrink_spare(kSpareBytes);
+  shrink_spare(most_spare_);
+}
+
+void Heap::keep_no_spare() noexcept {
+  if (::getpid() != process_) return;
+  const std::lock_guard lock(mutex_);
+  most_spare_ = 0;
+  shrink_spare(0);
 }
 
 /// Returns the oldest kept memory to the system, until at most `most` bytes are kept. If the

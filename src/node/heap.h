@@ -38,6 +38,9 @@ class Heap {
   /// made: the memory belongs to the parent.
   void release(std::byte* memory) noexcept;
 
+  /// Returns the freed memory that is kept to the system, and keeps none from now on.
+  void keep_no_spare() noexcept;
+
   /// Offset in the file of `bytes` bytes at `memory`, if all of them lie in this heap; else 0.
   std::uint64_t place_of(const void* memory, std::size_t bytes) const noexcept;
 
@@ -66,12 +69,13 @@ class Heap {
   std::atomic<std::byte*> base_{nullptr};  // address of the first byte; null before the first use
 
   mutable std::mutex mutex_;  // guards all members below
-  Mapping mapping_;
+  SparseMapping mapping_;
   FreeList free_;
   std::map<std::size_t, std::size_t> taken_;  // bytes of each allocation, by offset
   std::vector<Block> spare_;                  // freed and kept, oldest first
   std::size_t taken_bytes_ = 0;
   std::size_t spare_bytes_ = 0;
+  std::size_t most_spare_ = kSpareBytes;
 };
 
 /// Size in bytes of a rank's heap: that of the machine's memory, since only pages in use cost

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -59,14 +60,28 @@ Mapping Mapping::of(const Descriptor& file, std::size_t offset, std::size_t byte
   return {map(file, offset, bytes, PROT_READ | PROT_WRITE), bytes};
 }
 
-Mapping Mapping::sparse(const Descriptor& file, std::size_t offset, std::size_t bytes,
-                        Access access) {
-  const int allowed = access == Access::read ? PROT_READ : PROT_READ | PROT_WRITE;
-  Mapping mapping(map(file, offset, bytes, allowed), bytes);
+/// With mlockall(MCL_FUTURE), the system locks new mappings, and would allocate pages when they are
+/// opened.
+Mapping Mapping::closed(const Descriptor& file, std::size_t offset, std::size_t bytes) {
+  Mapping mapping(map(file, offset, bytes, PROT_NONE), bytes);
+  ::munlock(mapping.data(), bytes);
 #ifdef __linux__
   ::madvise(mapping.data(), bytes, MADV_DONTDUMP);
 #endif
   return mapping;
+}
+
+bool SparseMapping::open(std::size_t begin, std::size_t bytes) {
+  if (bytes == 0) return true;
+  std::size_t unit = begin / kUnit;
+  const std::size_t last = (begin + bytes - 1) / kUnit;
+  while (unit <= last && is_open_[unit]) ++unit;
+  if (unit > last) return true;
+  const std::size_t from = unit * kUnit, to = std::min((last + 1) * kUnit, size());
+  const int allowed = access_ == Access::read ? PROT_READ : PROT_READ | PROT_WRITE;
+  if (::mprotect(data() + from, to - from, allowed) != 0) return false;
+  for (; unit <= last; ++unit) is_open_[unit] = true;
+  return true;
 }
 
 Mapping Mapping::twice(const Descriptor& file, std::size_t offset, std::size_t bytes) {
@@ -138,8 +153,13 @@ bool change_memory([[maybe_unused]] const Descriptor& file, [[maybe_unused]] Mem
                    [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef __linux__
   const int mode = change == MemoryChange::reserve ? 0 : FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-  while (::fallocate(file.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
-    if (errno != EINTR) return false;
+  // In steps, because some versions of Linux undo a reservation that a signal interrupts.
+  constexpr std::size_t kStep = std::size_t{16} << 20;
+  for (const std::size_t end = offset + bytes; offset < end; offset += kStep) {
+    const std::size_t step = std::min(kStep, end - offset);
+    while (::fallocate(file.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(step)) != 0)
+      if (errno != EINTR) return false;
+  }
 #endif
   return true;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/descriptor.h"
 
@@ -22,11 +23,8 @@ class Mapping {
   /// page at its first access, which delays a call less than mapping all pages at once. Throws
   /// Error if the system refuses.
   static Mapping of(const Descriptor& file, std::size_t offset, std::size_t bytes);
-  enum class Access : std::uint8_t { read, read_and_write };
-  /// Maps a part of the file most of which has no pages. Core dumps leave it out, because a dump
-  /// would allocate these pages.
-  static Mapping sparse(const Descriptor& file, std::size_t offset, std::size_t bytes,
-                        Access access);
+  /// Maps a part of the file without access to it. Core dumps leave it out.
+  static Mapping closed(const Descriptor& file, std::size_t offset, std::size_t bytes);
   /// Maps the same bytes at two consecutive places, so that an access past the end continues at the
   /// beginning.
   static Mapping twice(const Descriptor& file, std::size_t offset, std::size_t bytes);
@@ -39,6 +37,33 @@ class Mapping {
 
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// A mapping of a part of a file most of which has no pages. Only what open() has opened can be
+/// accessed, because mlockall(2) would allocate the pages of all that can. Not thread-safe.
+class SparseMapping {
+ public:
+  enum class Access : std::uint8_t { read, read_and_write };
+
+  SparseMapping() = default;
+  /// Throws Error if this process has no address space left for the mapping.
+  SparseMapping(const Descriptor& file, std::size_t offset, std::size_t bytes, Access access)
+      : mapping_(Mapping::closed(file, offset, bytes)),
+        access_(access),
+        is_open_((bytes + kUnit - 1) / kUnit) {}
+
+  std::byte* data() const { return mapping_.data(); }
+  std::size_t size() const { return mapping_.size(); }
+  /// Lets this process access the bytes [begin, begin + bytes), which must lie in the mapping.
+  /// Returns false if the system refuses.
+  bool open(std::size_t begin, std::size_t bytes);
+
+ private:
+  static constexpr std::size_t kUnit = std::size_t{2} << 20;
+
+  Mapping mapping_;
+  Access access_ = Access::read;
+  std::vector<bool> is_open_;  // for each kUnit bytes
 };
 
 /// Makes a file of `bytes` bytes, without allocating memory for it yet. The file can never shrink,

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -46,6 +49,7 @@ int PeerMemory::read([[maybe_unused]] std::uint64_t address,
 
 bool can_be_copied([[maybe_unused]] std::span<const std::byte> memory) {
 #ifdef __linux__
+  if (::prctl(PR_GET_DUMPABLE) != 1) return false;
   std::array<std::byte, 2> ends;
   const auto address = [](const std::byte& byte) { return const_cast<std::byte*>(&byte); };
   const iovec local = {ends.data(), ends.size()};

@@ -43,8 +43,9 @@ class PeerMemory {
   [[maybe_unused]] std::uint64_t token_ = 0;  // used on Linux only
 };
 
-/// True if the system lets other processes copy this memory of the calling process. It does not for
-/// memory that belongs to a device. Looks at the first and the last byte only.
+/// True if the system lets other processes of this user copy this memory of the calling process. It
+/// does not for memory that belongs to a device, nor once this process has changed its user. Looks
+/// at the first and the last byte only.
 bool can_be_copied(std::span<const std::byte> memory);
 
 }  // namespace mccl::node

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +13,20 @@
 
 namespace mccl::node {
 namespace {
+
+/// Copies like PeerMemory::read(), but also to memory that only this process itself can write to,
+/// as with a handler of SIGSEGV. Returns an errno.
+int copy_in_pieces(const PeerMemory& process, std::uint64_t address, std::span<std::byte> to) {
+  std::array<std::byte, 4096> piece;
+  while (!to.empty()) {
+    const std::span part = std::span(piece).first(std::min(piece.size(), to.size()));
+    if (const int error = process.read(address, part)) return error;
+    std::memcpy(to.data(), part.data(), part.size());
+    address += part.size();
+    to = to.subspan(part.size());
+  }
+  return 0;
+}
 
 [[noreturn]] void throw_withdrawn(int rank) {
   throw PeerError(fmt::format("the call of rank {} failed while its memory was read", rank));
@@ -148,7 +164,7 @@ const std::byte* Window::memory_of(int rank, std::size_t memory, std::size_t beg
   if (place == kWithdrawn) throw_withdrawn(rank);
   const View& view = views_[static_cast<std::size_t>(rank)];
   const std::size_t offset = place - view.heap_begin;  // wraps around if it precedes the heap
-  const std::size_t size = view.heap.size();
+  const std::size_t size = view.heap ? view.heap->size() : 0;
   if (offset > size || begin > size - offset || bytes > size - offset - begin) {
     throw CorruptionError(
         fmt::format("shared memory: rank {} says that its data lie at {} of its memory, where this "
@@ -156,7 +172,8 @@ const std::byte* Window::memory_of(int rank, std::size_t memory, std::size_t beg
                     "bytes at {}",
                     rank, place, bytes, begin, size, view.heap_begin));
   }
-  return view.heap.data() + offset + begin;
+  if (!view.heap || !view.heap->open(offset + begin, bytes)) fail_to("read a peer's heap");
+  return view.heap->data() + offset + begin;
 }
 
 bool Window::copy_from_process(int rank, std::size_t memory, std::size_t begin,
@@ -166,11 +183,15 @@ bool Window::copy_from_process(int rank, std::size_t memory, std::size_t begin,
   if ((place & kInProcess) == 0) return false;
   if (place == kWithdrawn) throw_withdrawn(rank);
   const PeerMemory& process = views_[static_cast<std::size_t>(rank)].process;
-  const int error = process.read((place ^ kInProcess) + begin, to);
+  const std::uint64_t address = (place ^ kInProcess) + begin;
+  int error = process.read(address, to);
+  if (error == EFAULT) error = copy_in_pieces(process, address, to);
   if (error == 0) return true;
   require_kept(rank, memory);
-  throw PeerError(fmt::format("cannot copy {} bytes from the memory of the process of rank {}: {}",
-                              to.size(), rank, std::strerror(error)));
+  throw PeerError(
+      fmt::format("cannot copy {} bytes from the memory of the process of rank {}: {}; set "
+                  "MCCL_CROSS_MEMORY=off if a rank changes its user or handles SIGSEGV",
+                  to.size(), rank, std::strerror(error)));
 }
 
 int Window::find_stray() {

@@ -144,9 +144,9 @@ class Window {
     Bell bell;
     /// The memory of `range`, or another mapping of the same memory.
     std::span<std::byte> memory = range.memory();
-    /// The neighbour's heap, and its offset in the neighbour's arena; empty if this rank does not
-    /// read it. Must stay mapped as long as the window exists.
-    std::span<const std::byte> heap = {};
+    /// The neighbour's heap, and its offset in the neighbour's arena; null if this rank does not
+    /// read it. Must outlive the window.
+    SparseMapping* heap = nullptr;
     std::size_t heap_begin = 0;
     /// The memory of the neighbour's process; the memory of no process if this rank does not read
     /// it.
@@ -242,7 +242,7 @@ class Window {
   struct View {
     WindowFront front;
     std::byte* row = nullptr;
-    std::span<const std::byte> heap = {};  ///< See Neighbour.
+    SparseMapping* heap = nullptr;  ///< See Neighbour.
     std::size_t heap_begin = 0;
     PeerMemory process = {};
     std::uint64_t compared = 0;  ///< Number of the last call known to be the same on both ranks.

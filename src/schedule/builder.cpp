@@ -236,8 +236,9 @@ void ScheduleBuilder::read_fold(const Region& src, std::size_t window, const Reg
           .dst = dst});
 }
 
-void ScheduleBuilder::allow_reading(Readable readable) {
+void ScheduleBuilder::allow_reading(Readable readable, int readers) {
   if (!is_long_) return;
+  readers_ = readers;
   schedule_.readable = readable;
   schedule_.reads_in_place = true;
 }
@@ -248,7 +249,11 @@ void ScheduleBuilder::after(std::uint32_t earlier, std::uint32_t later) {
 
 Schedule ScheduleBuilder::finish() {
   if (schedule_.reads_in_place)
-    append({.kind = StepKind::await_readers, .mark = arrive(), .src = {}, .dst = {}});
+    append({.kind = StepKind::await_readers,
+            .peer = readers_,
+            .mark = arrive(),
+            .src = {},
+            .dst = {}});
   const std::vector<Step>& steps = schedule_.steps;
   const auto is_message_step = [](const Step& step) { return is_message(step.kind); };
   schedule_.in_order =

@@ -64,9 +64,9 @@ class ScheduleBuilder {
   /// window into slots.
   void use_window(std::size_t count) { schedule_.window_count = count; }
   /// Allows peers to read this rank's memory instead of the window, if the problem is large enough
-  /// that this saves time (kReadableShare). finish() then appends an arrival and a wait for all
-  /// readers. All ranks of a node must call it, or none.
-  void allow_reading(Readable readable);
+  /// that this saves time (kReadableShare). finish() then appends an arrival and a wait for the
+  /// readers: one rank, or all ranks of the node. All ranks of a node must call it, or none.
+  void allow_reading(Readable readable, int readers = kAllPeers);
   void publish(const Region& src, std::size_t window);
   /// Appends an arrival. Returns the mark that peers pass to await().
   std::uint32_t arrive();
@@ -89,7 +89,8 @@ class ScheduleBuilder {
   const Layout layout_;
   const bool keeps_empty_messages_;
   const std::size_t block_;
-  const bool is_long_;  // true if peers may read this rank's memory
+  const bool is_long_;       // true if peers may read this rank's memory
+  int readers_ = kAllPeers;  // the ranks that may, as the peer of a step
   std::size_t chunk_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> waits_;  // steps (earlier, later)
   Schedule schedule_;

@@ -74,7 +74,7 @@ class OneShot : public ScheduleWriter {
   void broadcast() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
-    builder_.allow_reading({.output = true});
+    builder_.allow_reading({.output = p_.rank == p_.root});
     flow(
         p_.rank == p_.root, p_.count,
         [&](std::size_t i) { builder_.publish(output(piece(all, i)), slot(i)); },
@@ -87,7 +87,7 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(p_.size, parts.largest(), kRow);
-    builder_.allow_reading({.input = true});
+    builder_.allow_reading({.input = p_.rank == p_.root});
     flow(
         p_.rank == p_.root, parts.largest(),
         [&](std::size_t i) {
@@ -103,7 +103,7 @@ class OneShot : public ScheduleWriter {
   void reduce() {
     const Extent all{0, p_.count};
     lay_slots(1, p_.count, kRow);
-    builder_.allow_reading({.input = true});
+    allow_root_to_read();
     flow(
         p_.rank != p_.root, p_.count,
         [&](std::size_t i) { builder_.publish(input(piece(all, i)), slot(i)); },
@@ -116,7 +116,7 @@ class OneShot : public ScheduleWriter {
     const Parts parts(p_.counts);
     const Extent own{0, p_.counts[p_.rank]};
     lay_slots(1, parts.largest(), kRow);
-    builder_.allow_reading({.input = true});
+    allow_root_to_read();
     flow(
         p_.rank != p_.root, parts.largest(),
         [&](std::size_t i) { builder_.publish(input(piece(own, i)), slot(i)); },
@@ -126,6 +126,11 @@ class OneShot : public ScheduleWriter {
   void barrier() { builder_.await(kAllPeers, builder_.arrive()); }
 
  private:
+  void allow_root_to_read() {
+    const bool is_root = p_.rank == p_.root;
+    builder_.allow_reading({.input = !is_root}, is_root ? kAllPeers : p_.root);
+  }
+
   /// Values of `division`, the number of equal groups of slots. With kRow, each slot is reused as
   /// soon as its readers have arrived. With kHalves, a batch uses at most one half of the slots
   /// while the other half still holds the previous batch.

@@ -72,7 +72,7 @@ enum class StepKind : std::uint8_t {
   publish,  ///< copies src into this rank's window at the offset `window`
   arrive,   ///< adds 1 to this rank's count of arrivals
   await,  ///< waits until `peer` (kAllPeers: every other rank of the node) has arrived `mark` times
-  /// the same as await for kAllPeers, but only if peers may have read this rank's own memory
+  /// the same as await, but only if peers may have read this rank's own memory
   await_readers,
   /// dst = the data that `peer` published at `window`, from the region src of its memory
   read,

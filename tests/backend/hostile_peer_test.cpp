@@ -18,6 +18,8 @@
 
 #include "engine/links/frame.h"
 #include "rendezvous/connections/handshake.h"
+#include "rendezvous/store/incarnation.h"
+#include "rendezvous/store/key_agreement.h"
 #include "support/processes.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/socket.h"
@@ -35,6 +37,7 @@ using transport::tcp::Address;
 using transport::tcp::Socket;
 
 constexpr int kSize = 3;
+const std::string kJobKey = "the key of this job";
 constexpr int kRounds = 20;
 /// Maximum number of connections that a rank authenticates at a time (accepting.cpp), and some for
 /// the job itself.
@@ -87,7 +90,7 @@ class Job {
     config.transport = "tcp";
     config.calibrate = false;
     config.log_level = "OFF";
-    config.job_key = "the key of this job";
+    config.job_key = kJobKey;
     processes_ = std::make_unique<Processes>(
         kSize,
         [this](Context& context, const Processes::Say& say) {
@@ -95,7 +98,7 @@ class Job {
           do work(context, say);
           while (::read(steps_[0], &byte, 1) == 1 && byte == 'w');
         },
-        Processes::Options{.store_address = {},
+        Processes::Options{.store_address = store_address_,
                            .config_of =
                                [this, config](int rank) {
                                  Config own = config;
@@ -114,6 +117,12 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   int port() const { return port_; }
+  /// The secret with which the ranks prove that they have the key.
+  std::string secret() const {
+    const auto store = make_tcp_store(store_address_, 1, "key", kLimit);
+    const auto run = rendezvous::find_run_that_met(*store);
+    return std::string(rendezvous::secret_of_run(kJobKey, run.value().name).view());
+  }
 
   /// Lets the ranks work once more, and checks the descriptors and memory that rank 0 reports.
   void go_on(const char* during) {
@@ -147,6 +156,7 @@ class Job {
   }
 
   const int port_;
+  const std::string store_address_ = "127.0.0.1:" + std::to_string(free_port());
   int steps_[2] = {-1, -1};
   std::unique_ptr<Processes> processes_;
   std::pair<int, std::size_t> before_;
@@ -220,6 +230,21 @@ void feed(Handshake& handshake, std::span<const std::byte> bytes) {
 /// Bytes of the challenge: magic, version, role, nonce and the name of a key file.
 constexpr std::size_t kChallenge = 4 + 2 + 1 + 32 + 32;
 
+/// Returns the messages that a member sends in a whole handshake with another acceptor.
+std::vector<Bytes> recorded_handshake(const std::string& secret) {
+  Handshake member = dialer(secret);
+  Handshake acceptor =
+      Handshake::acceptor({.rank = 0, .size = kSize, .job_key = secret, .agreement = ""});
+  std::vector<Bytes> messages;
+  while (!member.output().empty()) {
+    messages.push_back(take_output(member));
+    feed(acceptor, messages.back());
+    feed(member, take_output(acceptor));
+  }
+  EXPECT_EQ(member.state(), Handshake::State::done);
+  return messages;
+}
+
 TEST(HostilePeer, NoiseHugeLengthsAndHalfMessagesAreClosed) {
   Job job;
   std::mt19937 random(1);
@@ -269,14 +294,9 @@ TEST(HostilePeer, ReplayReflectionAndSplicingOfSessionsProveNothing) {
   feed(second, receive(one, kChallenge));
   send_all(one, take_output(first));
   send_all(other, take_output(second));
-  // Replay: the rank receives bytes that a dialer with the job's key has sent to another acceptor.
-  Handshake recorded = dialer("the key of this job");
-  Handshake model = Handshake::acceptor(
-      {.rank = 0, .size = kSize, .job_key = "the key of this job", .agreement = ""});
-  Bytes replay = take_output(recorded);
-  feed(model, replay);
-  feed(recorded, take_output(model));
-  rendezvous::append(replay, take_output(recorded));
+  // Replay: the rank receives bytes that a member has sent to another acceptor.
+  Bytes replay;
+  for (const Bytes& message : recorded_handshake(job.secret())) rendezvous::append(replay, message);
   const Socket again = connection(job.port());
   send_all(again, replay);
   job.go_on("replay, reflection and splicing");
@@ -284,20 +304,21 @@ TEST(HostilePeer, ReplayReflectionAndSplicingOfSessionsProveNothing) {
   job.end();
 }
 
-/// The messages of a member's handshake, which a stranger has recorded, in every order, twice, and
-/// cut off. Each is also followed by frames as the links of members carry them.
+/// The messages of a member's handshake, which a stranger has recorded: in every order, followed by
+/// frames as the links of members carry them; twice; and cut off.
 TEST(HostilePeer, TruncatedRepeatedAndReorderedMessagesAreClosed) {
   Job job;
-  Handshake recorded = dialer("the key of this job");
-  Handshake model = Handshake::acceptor(
-      {.rank = 0, .size = kSize, .job_key = "the key of this job", .agreement = ""});
-  std::vector<Bytes> messages;
-  while (!recorded.output().empty()) {
-    messages.push_back(take_output(recorded));
-    feed(model, messages.back());
-    feed(recorded, take_output(model));
-  }
+  const std::string secret = job.secret();
+  const std::vector<Bytes> messages = recorded_handshake(secret);
   ASSERT_EQ(messages.size(), 3U);
+  // With the right nonce, the rank accepts this proof, and then refuses the settings.
+  Handshake live = dialer(secret);
+  const Socket with_nonce = connection(job.port());
+  send_all(with_nonce, take_output(live));
+  feed(live, receive(with_nonce, kChallenge));
+  send_all(with_nonce, take_output(live));
+  feed(live, receive(with_nonce, live.wanted()));
+  EXPECT_TRUE(live.proven());
   const engine::FrameBytes frame = engine::encode(engine::Frame{});
   std::vector<Bytes> attempts;
   std::vector<std::size_t> order = {0, 1, 2};

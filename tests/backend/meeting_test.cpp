@@ -36,17 +36,14 @@ Config quick(Config config = test_config()) {
   return config;
 }
 
-/// The part of the meeting of two ranks in which rank `rank` publishes its data.
-Exchange exchange_of(Incarnation& start, const Config& config, int rank) {
-  return {start, rendezvous::secret_of_run(config.job_key, start.name()), rank, 2,
-          Clock::now() + kSoon};
-}
-
-/// Publishes where the rank runs, and returns the digest of both ranks' places. The ranks have no
-/// common key yet.
-std::string say_place(Incarnation& start, int rank, const std::string& host) {
-  const Exchange exchange(start, {}, rank, 2, Clock::now() + kSoon);
-  return rendezvous::digest_of(exchange.all_gather("places", host + "\n- 0 -"));
+/// Publishes what rank `rank` of two publishes, and does nothing else.
+void only_publish(Incarnation& start, const Config& config, const std::string& host,
+                  const rendezvous::Endpoint& endpoint) {
+  const Exchange exchange(start, rendezvous::secret_of_run(config.job_key, start.name()),
+                          endpoint.rank, 2, Clock::now() + kSoon);
+  exchange.all_gather("places", host + "\n- 0 -");
+  exchange.all_gather("endpoints",
+                      "-\n" + transport::rdma::serialise({}) + "\n" + serialise(endpoint));
 }
 
 void expect_says(const std::string& said, const std::vector<std::string>& words) {
@@ -136,13 +133,9 @@ TEST(Meeting, ARankWhoseAddressRefusesConnectionsIsDead) {
     const auto store = make_memory_store();
     std::thread dying([&] {
       Incarnation start(store, {dead, 2, rendezvous::agreement_of_arrival(quick())}, kSoon);
-      const Exchange exchange = exchange_of(start, quick(), dead);
       const std::string host = transport::tcp::host_identity();
-      const std::string places = say_place(start, dead, host);
       const auto port = Listener(*Address::parse_numeric("127.0.0.1", 0), 0).address().port();
-      exchange.all_gather(
-          "endpoints", "-\n" + transport::rdma::serialise({}) + "\n" + places + "\n" +
-                           serialise(rendezvous::Endpoint{dead, host, port, {"127.0.0.1"}, false}));
+      only_publish(start, quick(), host, {dead, host, port, {"127.0.0.1"}, false});
     });
     expect_soon([&] {
       try {
@@ -156,17 +149,6 @@ TEST(Meeting, ARankWhoseAddressRefusesConnectionsIsDead) {
   }
 }
 
-/// Publishes what a rank publishes, and does nothing else.
-void only_publish(Incarnation& start, const Config& config, int rank, const std::string& host,
-                  int port) {
-  const Exchange exchange = exchange_of(start, config, rank);
-  const std::string places = say_place(start, rank, host);
-  const rendezvous::Endpoint endpoint{
-      rank, host, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true};
-  exchange.all_gather("endpoints", "-\n" + transport::rdma::serialise({}) + "\n" + places + "\n" +
-                                       serialise(endpoint));
-}
-
 /// Rank 1 of an earlier run still dials the address of its rank 0, where a new run with the same
 /// key has started.
 TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
@@ -174,8 +156,11 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
   config.job_key = "the same for both runs";
   const auto old_store = make_memory_store();
   const auto new_store = make_memory_store();
-  const std::string here = transport::tcp::host_identity();
+  const std::string here = transport::tcp::host_identity() + "-another";
   const int port = testing::free_port();
+  const auto endpoint = [&](int rank) {
+    return rendezvous::Endpoint{rank, here, static_cast<std::uint16_t>(port), {"127.0.0.1"}, true};
+  };
   const auto metrics = std::make_shared<Metrics>();
   std::string error_of_new, error_of_old;
   std::thread new_rank_0([&] {
@@ -189,7 +174,7 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
     }
   });
   Incarnation new_rank_1(new_store, {1, 2, rendezvous::agreement_of_arrival(config)}, kSoon);
-  only_publish(new_rank_1, config, 1, here + "-another", port);
+  only_publish(new_rank_1, config, here, endpoint(1));
   std::thread old_rank_1([&] {
     Config last = config;
     last.connect_timeout = 2;
@@ -200,7 +185,7 @@ TEST(Meeting, ARankOfAnEarlierRunIsRefused) {
     }
   });
   Incarnation old_rank_0(old_store, {0, 2, rendezvous::agreement_of_arrival(config)}, kSoon);
-  only_publish(old_rank_0, config, 0, here + "-another", port);
+  only_publish(old_rank_0, config, here, endpoint(0));
   const auto limit = std::chrono::steady_clock::now() + kSoon;
   while (metrics->summary().refused_connections == 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::yield();
@@ -406,6 +391,18 @@ TEST(Meeting, ARankUsesNothingThatAnotherProcessWroteToTheStore) {
         expect_says(error, {"no valid proof of the job's key", "another process writes"});
     }
   }
+}
+
+TEST(Meeting, KeysThatDifferAreNamedOnEveryRank) {
+  const auto errors = run_failing_ranks(
+      2, [](Context&) {},
+      [](int rank) {
+        Config config = quick();
+        config.job_key = "the key of rank " + std::to_string(rank);
+        return config;
+      });
+  for (const std::string& error : errors)
+    expect_says(error, {"rank 1 published", "different keys", "MCCL_JOB_KEY"});
 }
 
 TEST(Meeting, AStoppedStoreIsNamedWhenTheTimeToConnectIsOver) {

@@ -1,7 +1,9 @@
 #include "node/heap.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +38,7 @@ TEST_F(HeapTest, APeerReadsWhatTheOwnerWrites) {
   const std::uint64_t place = heap_.place_of(memory, pages(2) + 5);
   ASSERT_NE(place, 0U);
   ASSERT_EQ(peer.heap().size(), kHeap);
+  ASSERT_TRUE(peer.heap().open(place - peer.heap_begin(), pages(2) + 5));
   const std::byte* const seen = peer.heap().data() + (place - peer.heap_begin());
   EXPECT_EQ(std::memcmp(seen, memory, pages(2) + 5), 0);
   memory[pages(2)] = std::byte{9};
@@ -84,6 +87,37 @@ TEST_F(HeapTest, FreedMemoryIsUsedAgain) {
   EXPECT_EQ(heap_.spare(), pages(3));
   EXPECT_EQ(heap_.allocate(pages(3)), first);
   EXPECT_EQ(heap_.spare(), 0U);
+}
+
+TEST_F(HeapTest, KeepsNoFreedMemoryAfterTheJob) {
+  std::byte* const first = heap_.allocate(pages(3));
+  heap_.release(heap_.allocate(pages(5)));
+  heap_.keep_no_spare();
+  EXPECT_EQ(heap_.spare(), 0U);
+  heap_.release(first);
+  EXPECT_EQ(heap_.spare(), 0U);
+}
+
+/// A program that locks its memory must not allocate the pages of whole heaps.
+TEST_F(HeapTest, LockingTheMemoryOfTheProcessAllocatesLittle) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto arena = Arena::make(page_bytes(), kHeap);
+    const PeerArena peer(NodeProcess::copy(arena->descriptor()));
+    constexpr int kNotAllowed = 2;
+    if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) ::_exit(kNotAllowed);
+    std::byte* const memory = arena->heap()->allocate(pages(3));
+    const std::size_t at = arena->heap()->place_of(memory, pages(3)) - peer.heap_begin();
+    const bool opened = peer.heap().open(at, pages(3));
+    const bool locked = ::mlockall(MCL_CURRENT) == 0;
+    struct stat status = {};
+    ::fstat(arena->descriptor(), &status);
+    ::_exit(opened && locked && status.st_blocks * 512 < (8 << 20) ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "this user may not lock memory";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(HeapTest, KeepsALimitedAmountOfFreedMemory) {
@@ -180,7 +214,7 @@ TEST_F(HeapTest, WithoutAddressSpaceItIsOrdinaryMemory) {
 
 TEST(HeapOfNoArena, APeerWithoutAHeapHasNoneToRead) {
   const auto arena = Arena::make(page_bytes());
-  EXPECT_TRUE(PeerArena(NodeProcess::copy(arena->descriptor())).heap().empty());
+  EXPECT_TRUE(PeerArena(NodeProcess::copy(arena->descriptor())).heap().size() == 0);
 }
 
 TEST(HeapOfNoArena, AnInvalidHeaderIsRefused) {

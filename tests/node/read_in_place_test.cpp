@@ -29,7 +29,7 @@ class ReadInPlace : public ::testing::Test {
         owner_->allocate(window_bytes(kReadCallBytes), 1, WindowFront::bytes(line_bytes()));
     std::vector<Window::Neighbour> of_reader, of_owner;
     of_reader.push_back({1, peer_.map(theirs.place()), reader_.bell()});
-    of_reader.back().heap = peer_.heap();
+    of_reader.back().heap = &peer_.heap();
     of_reader.back().heap_begin = peer_.heap_begin();
 #ifdef __linux__
     of_reader.back().process = testing::own_process().memory(peer_.header());

@@ -42,6 +42,10 @@ BOUNDS: dict[str, tuple[tuple[str, ...], str]] = {
         ("kSilence",),
         "TcpStore.AWrongKeyIsLoggedOnceAndCounted",
     ),
+    "log lines about a lack of open files": (
+        ("kSilence",),
+        "Turnstile.WarnsOfAShortageOfDescriptorsOnceAMinute",
+    ),
     "silent connections to the shared-memory socket": (
         ("kMostStrangers",),
         "Strangers.ThatConnectInLargeNumbersAreIgnored",

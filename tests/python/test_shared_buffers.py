@@ -23,9 +23,12 @@ def read_in_place():
     return sum(rss for _, _, access, rss in mappings() if access == "r--s")
 
 def is_shared(address):
-    own = [(end - begin, begin, end) for begin, end, access, _ in mappings() if access == "rw-s"]
-    size, begin, end = max(own)
-    return size > 1 << 30 and begin <= address < end
+    # The rest of the heap, which is not in use, cannot be accessed.
+    own = [(begin, end) for begin, end, access, _ in mappings() if access == "rw-s"]
+    closed = {begin: end for begin, end, access, _ in mappings() if access == "---s"}
+    return any(
+        begin <= address < end and closed.get(end, 0) - end > 1 << 30 for begin, end in own
+    )
 """
 
 ARRAYS = (

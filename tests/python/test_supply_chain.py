@@ -29,7 +29,10 @@ def required(path: Path) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
 def test_a_lock_pins_all_that_is_required_and_names_no_index(path):
-    versions = {match["name"]: match["version"] for match in sbom.pinned(path)}
+    found = sbom.pinned(path)
+    hashes = sum(match["hashes"].count("--hash=sha256:") for match in found)
+    assert hashes == path.read_text().count("--hash=sha256:") > 0
+    versions = {match["name"]: match["version"] for match in found}
     torch = re.search(r"^DEFAULT_TORCH := (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for package, version in [*required(path.with_suffix(".txt")), ("torch", torch[1])]:
         assert package in versions, f"{package} is not in {path.name}: run `make lock`"

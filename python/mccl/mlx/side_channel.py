@@ -56,11 +56,11 @@ def meet(factory: Factory, rank: int, size: int) -> dict[str, str]:
             key = secrets.token_hex(32)
             port = stack.enter_context(_listening(key))
             mine = {"port": port, "key": key, "addresses": _told_addresses()}
-        first = _gathered(gather, mine, size)[0]
+        first = _gathered(gather, mine, rank, size)[0]
         if not _is_offer(first):
             raise _not_sent()
         root = Address(_everywhere(), first["port"]) if rank == 0 else _reached(first)
-        found = _gathered(gather, {"root": str(root) if root else ""}, size)
+        found = _gathered(gather, {"root": str(root) if root else ""}, rank, size)
         if not all(isinstance(answer.get("root"), str) for answer in found):
             raise _not_sent()
     lost = [str(other) for other, answer in enumerate(found) if not answer["root"]]
@@ -82,8 +82,14 @@ def _told_addresses() -> list[str]:
 def _is_offer(message: dict[str, Any]) -> bool:
     """True for a message in which rank 0 says where it listens."""
     match message:
-        case {"port": int(port), "key": str(), "addresses": [*addresses]}:
-            return 0 < port < 65536 and all(isinstance(each, str) for each in addresses)
+        case {"port": int(port), "key": str(key), "addresses": [*addresses]}:
+            return (
+                not isinstance(port, bool)
+                and 0 < port < 65536
+                and key.isascii()
+                and len(addresses) <= _MOST_ADDRESSES
+                and all(isinstance(each, str) for each in addresses)
+            )
     return False
 
 
@@ -94,8 +100,10 @@ def _not_sent() -> ValueError:
     )
 
 
-def _gathered(gather: AllGather, mine: dict[str, Any], size: int) -> list[dict[str, Any]]:
-    """Returns the messages of all ranks."""
+def _gathered(
+    gather: AllGather, mine: dict[str, Any], rank: int, size: int
+) -> list[dict[str, Any]]:
+    """Returns the messages of all ranks. Raises ValueError if this rank's is not among them."""
     text = json.dumps(mine).encode().ljust(_LENGTH)
     answer = gather(text, _LENGTH)
     expected = size * _LENGTH
@@ -110,7 +118,7 @@ def _gathered(gather: AllGather, mine: dict[str, Any], size: int) -> list[dict[s
         messages = [json.loads(part) for part in parts]
     except (ValueError, RecursionError):
         raise _not_sent() from None
-    if not all(isinstance(message, dict) for message in messages):
+    if parts[rank] != text or not all(isinstance(message, dict) for message in messages):
         raise _not_sent()
     return messages
 
@@ -159,11 +167,14 @@ def _reached(first: dict[str, Any]) -> Address | None:
 
     def knock(address: str) -> None:
         answer = b""
-        with contextlib.suppress(OSError, ValueError):  # ValueError: it is no address.
+        try:
             place = (address, first["port"])
             with socket.create_connection(place, timeout=_PATIENCE) as connection:
                 answer = connection.makefile("rb").read(len(wanted))
-        outcomes.put(address if answer == wanted else None)
+        except (OSError, ValueError):  # ValueError: it is no address.
+            pass
+        finally:
+            outcomes.put(address if answer == wanted else None)
 
     for address in addresses:
         threading.Thread(target=knock, args=(address,), daemon=True).start()

@@ -156,7 +156,7 @@ void GroupWindow::settle(const Find& neighbour) {
     node::RangePlace& place = offers_[other]->place;
     mapped.push_back({other.number(), found.arena.map(place), found.bell()});
     if (reads_heaps) {
-      mapped.back().heap = found.arena.heap();
+      mapped.back().heap = &found.arena.heap();
       mapped.back().heap_begin = found.arena.heap_begin();
     }
     if (reads_processes_) mapped.back().process = found.memory();

@@ -350,15 +350,13 @@ LinkMaker::Place LinkMaker::find_transport(WorldRank peer, const std::string& na
       "rank {} sent a message for the transport '{}', which does not reach that rank", peer, name));
 }
 
-void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) const {
+void LinkMaker::warn(WorldRank peer, Place place, const std::string& reason) {
   const Place other = next(peer, place + 1);
-  const std::string_view name = transports_[place]->name();
-  if (other < transports_.size()) {
-    log_.warn("no link to rank {} over {}: {}. The next attempt uses {}", peer, name, reason,
-              transports_[other]->name());
-  } else {
-    log_.warn("no link to rank {} over {}: {}", peer, name, reason);
-  }
+  std::string text =
+      fmt::format("no link to rank {} over {}: {}", peer, transports_[place]->name(), reason);
+  if (other < transports_.size())
+    text += fmt::format(". The next attempt uses {}", transports_[other]->name());
+  warnings_[{peer, place}].write(log_, LogLevel::warn, Clock::now(), text);
 }
 
 std::vector<transport::Transport::LostPeer> LinkMaker::take_lost() {

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rank.h"
+#include "base/rare_line.h"
 #include "engine/links/channel.h"
 #include "engine/peers/control.h"
 #include "engine/peers/peers.h"
@@ -150,7 +151,7 @@ class LinkMaker {
               std::unique_ptr<transport::Link> link);
   void handle(Place place, transport::LinkEvent& event, bool closed);
   Place find_transport(WorldRank peer, const std::string& name) const;
-  void warn(WorldRank peer, Place place, const std::string& reason) const;
+  void warn(WorldRank peer, Place place, const std::string& reason);
   /// Returns the index of the first transport at or after `from` that reaches the peer. Returns the
   /// number of transports if none of them reaches the peer.
   Place next(WorldRank peer, Place from) const;
@@ -161,6 +162,7 @@ class LinkMaker {
   Peers& peers_;
   const Find find_;
   const Log& log_;
+  std::map<std::pair<WorldRank, Place>, RareLine> warnings_;
   const Made on_made_;
   /// The transport that is being tried for each link that is not established yet. Contains all
   /// links that this rank makes. Also contains a link that a peer makes, once this rank's transport

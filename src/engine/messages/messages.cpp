@@ -263,9 +263,11 @@ std::string Messages::why_late(const Operation& late) const {
     return fmt::format("and no matching message arrived from {}{}", peer,
                        last == 0 ? "" : fmt::format(" after message {}", last));
   }
-  if (late.call.sequence == 0) {
-    return fmt::format("and its receiver, {}, has not posted receives for {} messages before it",
-                       peer, kMostRequests);
+  if (!peers_[GroupRank(late.call.peer)].held.empty()) {
+    return fmt::format(
+        "and its receiver, {}, has not posted receives for {} messages; until it does, later "
+        "messages are not sent",
+        peer, kMostRequests);
   }
   if (peers_[GroupRank(late.call.peer)].awaiting_grant.contains(late.call.sequence)) {
     if (late.message.address != 0) {

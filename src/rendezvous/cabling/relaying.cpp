@@ -12,20 +12,17 @@ namespace mccl::rendezvous {
 void Relaying::pass_on(int from, int to, Socket socket, DialRequest onwards) {
   const auto is_of_from = [from](const RelayedConnection& each) { return each.from == from; };
   if (std::ranges::count_if(connections_, is_of_from) >= static_cast<long>(kMostRelayed)) {
-    warn(too_many_,
-         fmt::format("rank {} asked this rank to relay a connection to rank {}, but this rank "
-                     "relays {} connections for it already, which is the limit; the connection is "
-                     "closed. Use fewer groups, or add a cable",
-                     from, to, kMostRelayed));
+    too_many_.write(
+        log_, LogLevel::warn, Clock::now(),
+        fmt::format("rank {} asked this rank to relay a connection to rank {}, but this rank "
+                    "relays {} connections for it already, which is the limit; the connection is "
+                    "closed. Use fewer groups, or add a cable",
+                    from, to, kMostRelayed));
     return;
   }
   log_.debug("this rank relays a connection from rank {} to rank {} through rank {}", from, to,
              onwards.peer);
   connections_.push_back({from, to, std::move(socket), Dial(std::move(onwards)), {}});
-}
-
-void Relaying::warn(RareLine& line, const std::string& text) const {
-  if (const auto end = line.pass(Clock::now())) log_.warn("{}{}", text, *end);
 }
 
 void Relaying::advance(Clock::time_point now) {
@@ -46,7 +43,7 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
       if (is_refused) {
         log_.debug("{}", text);
       } else {
-        warn(not_reached_, text);
+        not_reached_.write(log_, LogLevel::warn, now, text);
       }
       return false;
     }
@@ -65,12 +62,13 @@ bool Relaying::advance(RelayedConnection& connection, Clock::time_point now) {
     broken_.push_back({connection.from, connection.to, now + std::min(retry_, kLongestStay)});
   }
   if (connection.splice->gave_up()) {
-    warn(given_up_,
-         fmt::format("this rank gave up a relayed connection between ranks {} and {}: one rank "
-                     "closed it, and the other rank did not receive the remaining data within "
-                     "{:.3g} s (MCCL_CONNECT_TIMEOUT)",
-                     connection.from, connection.to,
-                     std::chrono::duration<double>(patience_).count()));
+    given_up_.write(
+        log_, LogLevel::warn, now,
+        fmt::format("this rank gave up a relayed connection between ranks {} and {}: one rank "
+                    "closed it, and the other rank did not receive the remaining data within "
+                    "{:.3g} s (MCCL_CONNECT_TIMEOUT)",
+                    connection.from, connection.to,
+                    std::chrono::duration<double>(patience_).count()));
   }
   return false;
 }

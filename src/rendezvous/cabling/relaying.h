@@ -69,7 +69,6 @@ class Relaying {
   };
 
   bool advance(RelayedConnection& connection, Clock::time_point now);
-  void warn(RareLine& line, const std::string& text) const;
 
   const std::string congestion_control_;
   const Clock::duration patience_;

@@ -202,10 +202,10 @@ void Wiring::take(Newcomer& newcomer, Clock::time_point now) {
       if (has_agreed_) return hand_over_or_pass_on(newcomer);
       return wait_for_agreement(newcomer);
     default:
-      log_.warn(
-          "rank {} connected to an address that is only for cables and relays; give every rank the "
-          "same hostfile (MCCL_HOSTFILE)",
-          newcomer.peer);
+      unexpected_.write(log_, LogLevel::warn, now,
+                        fmt::format("rank {} connected to an address that is only for cables and "
+                                    "relays; give every rank the same hostfile (MCCL_HOSTFILE)",
+                                    newcomer.peer));
   }
 }
 
@@ -213,10 +213,10 @@ void Wiring::wait_for_agreement(Newcomer& newcomer) {
   const auto is_of_peer = [&](const Newcomer& each) { return each.peer == newcomer.peer; };
   if (std::ranges::count_if(early_, is_of_peer) < static_cast<long>(kMostRelayed))
     return early_.push_back(std::move(newcomer));
-  log_.warn(
-      "rank {} asks for more than {} relayed connections before the ranks have agreed on the "
-      "cables; the others are closed",
-      newcomer.peer, kMostRelayed);
+  too_early_.write(log_, LogLevel::warn, Clock::now(),
+                   fmt::format("rank {} asks for more than {} relayed connections before the ranks "
+                               "have agreed on the cables; the others are closed",
+                               newcomer.peer, kMostRelayed));
 }
 
 void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
@@ -224,10 +224,12 @@ void Wiring::hand_over_or_pass_on(Newcomer& newcomer) {
   const auto destination = static_cast<Destination>(newcomer.key.rail);
   const auto inlet = inlets_.find(destination);
   if (rank >= static_cast<std::uint64_t>(self_.size) || inlet == inlets_.end()) {
-    log_.warn(
-        "rank {} asked this rank to relay a connection to rank {}, but the job has no such rank, "
-        "or the requested service (links or store) is unknown; the connection is closed",
-        newcomer.peer, rank);
+    no_destination_.write(
+        log_, LogLevel::warn, Clock::now(),
+        fmt::format("rank {} asked this rank to relay a connection to rank {}, but the job has no "
+                    "such rank, or the requested service (links or store) is unknown; the "
+                    "connection is closed",
+                    newcomer.peer, rank));
     return;
   }
   const auto to = static_cast<int>(rank);

@@ -24,6 +24,7 @@
 #include "base/cabling.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rare_line.h"
 #include "base/signal_watch.h"
 #include "base/wake_pipe.h"
 #include "mccl/config.h"
@@ -136,6 +137,9 @@ class Wiring {
 
   const WiringOptions options_;
   const Log log_;
+  RareLine unexpected_;  // warnings about connections, of one kind each
+  RareLine too_early_;
+  RareLine no_destination_;
   const Clock::duration liveness_;
   const std::size_t buffer_bytes_;
   const Party self_;

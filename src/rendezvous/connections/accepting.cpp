@@ -98,8 +98,10 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
   pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
   if (before != 0) return;
   out_of_room_since_ = now;
-  log_.warn("this rank cannot accept connections for now, but keeps trying: {}; {}",
-            describe_errno(error), what_to_do(error));
+  no_room_.write(
+      log_, LogLevel::warn, now,
+      fmt::format("this rank cannot accept connections for now, but keeps trying: {}; {}",
+                  describe_errno(error), what_to_do(error)));
 }
 
 int Turnstile::lacks_files(Clock::time_point now) const {
@@ -110,9 +112,8 @@ int Turnstile::lacks_files(Clock::time_point now) const {
 void Turnstile::turned_away(LogLevel level, Who who, const std::string& from,
                             const std::string& why, Clock::time_point now) {
   if (on_refused_) on_refused_();
-  if (!log_.enabled(level)) return;
-  if (const auto end = lines_[{level, who}].pass(now))
-    log_.write(level, fmt::format("refused a connection from {}: {}{}", from, why, *end));
+  lines_[{level, who}].write(log_, level, now,
+                             fmt::format("refused a connection from {}: {}", from, why));
 }
 
 /// Order in which guests are closed: the one with the greatest Claim first.

@@ -52,7 +52,8 @@ class Turnstile {
   /// kPatienceWithoutFiles; else 0.
   int lacks_files(Clock::time_point now) const;
 
-  /// A stranger has not proved that it has the job's key. A twin has, and claims to be this rank.
+  /// A stranger has not proved that it has the job's key. A member has, and a twin is a member that
+  /// claims to be this rank.
   enum class Who : std::uint8_t { stranger, member, twin };
   /// Counts a refused connection and logs it. For the next minute, refusals of the same level and
   /// of the same `who` are only counted; the next log line contains their number. So strangers
@@ -70,6 +71,7 @@ class Turnstile {
   Clock::time_point pause_ends_ = Clock::time_point::min();
   int out_of_room_ = 0;  ///< The errno of the last accept(); 0 if it succeeded.
   Clock::time_point out_of_room_since_;
+  RareLine no_room_;
   std::map<std::pair<LogLevel, Who>, RareLine> lines_;
 };
 

@@ -66,8 +66,8 @@ class Meeting {
     const AnswerLimit limit(*o_.store, begun_ + time_);
     arrive();
     try {
-      publish_places();
       key_ = secret_of_run(o_.agree_on_key(met_.store, deadline_), met_.store->name());
+      publish_places();
       listen();
       connect();
       share_memory();
@@ -109,9 +109,6 @@ class Meeting {
     std::string mine = host_ + "\n" + serialise(cores_of_this_process());
     if (o_.has_gpus) mine += fmt::format("\n{}", kHasGpus);
     const std::vector<std::string> cards = exchange().all_gather("places", mine);
-    // The ranks have no common key yet. Once they have one, they compare the digests of the cards.
-    if (cards[static_cast<std::size_t>(o_.rank)] != mine) refuse_forged(o_.rank, "places");
-    places_ = digest_of(cards);
     std::vector<Cores> cores;
     met_.all_have_gpus = true;
     for (int rank = 0; rank < o_.size; ++rank) {
@@ -162,13 +159,11 @@ class Meeting {
     const std::string name = listener_ ? listener_->name() : kNoMemory;
     const std::string devices = transport::rdma::serialise(rdma_.card);
     const std::vector<std::string> cards = exchange().all_gather(
-        "endpoints",
-        fmt::format("{}\n{}\n{}\n{}", name, devices, places_, serialise(mesh_->endpoint())));
-    for (std::string_view card : cards) {  // "listener\nRDMA devices\ndigest of places\nendpoint"
+        "endpoints", name + "\n" + devices + "\n" + serialise(mesh_->endpoint()));
+    for (std::string_view card : cards) {  // format: "listener\nRDMA devices\nendpoint"
       const WorldRank rank(static_cast<int>(names_.size()));
       names_.emplace_back(next_part(card, '\n'));
       rdma_cards_.push_back(transport::rdma::parse_card(rank, next_part(card, '\n')));
-      if (next_part(card, '\n') != places_) refuse_forged(o_.rank, "places");
       endpoints_.push_back(parse_endpoint(card));
     }
     mesh_->set_endpoints(endpoints_);
@@ -368,7 +363,6 @@ class Meeting {
   const milliseconds time_;           ///< MCCL_CONNECT_TIMEOUT.
   const milliseconds last_answers_;   ///< Time reserved within time_; see kLastAnswers.
   const Clock::time_point deadline_;  ///< Deadline of every wait; see kLastAnswers.
-  std::string places_;                // digest of the cards that say where the ranks run
   std::string host_;
   std::size_t here_ = 1;  ///< Number of ranks on this host.
   SecretBytes key_;

@@ -3,12 +3,13 @@
 //
 // 1. The ranks find out which processes belong to this run of the job (incarnation.h). All later
 //    proofs use a key derived from the job's key and the name of the run.
-// 2. They publish their host and the cores that they may use. Each rank then knows whether it must
-//    accept connections from other hosts, and how many descriptors it needs. Then they agree on a
-//    key if none is configured. What they publish later carries a proof of the key.
-// 3. They listen, and publish their addresses and RDMA devices.
-// 4. The higher rank of a pair dials the lower one, for the pair's control connection.
-// 5. Ranks that can share memory map each other's memory (neighbours.h).
+// 2. They agree on a key if none is configured. All that they publish then carries a proof of the
+//    key.
+// 3. They publish their host and the cores that they may use. Each rank then knows whether it must
+//    accept connections from other hosts, and how many descriptors it needs.
+// 4. They listen, and publish their addresses and RDMA devices.
+// 5. The higher rank of a pair dials the lower one, for the pair's control connection.
+// 6. Ranks that can share memory map each other's memory (neighbours.h).
 //
 // Rank 0 ends every stage by publishing a text. A rank that has read this text knows that all ranks
 // have completed the stage (exchange.h). If a rank fails, it publishes the reason, and all ranks

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rare_line.h"
 #include "rendezvous/connections/accepting.h"
 #include "rendezvous/connections/dialing.h"
 #include "rendezvous/meeting/repair_exchange.h"
@@ -140,6 +141,8 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point return_at = Clock::time_point::max();
     Clock::time_point returned_at = {};  ///< Time at which the link last returned to its own path.
     Clock::duration between_returns = kBetweenReturns;  ///< Pause before an attempt to return.
+    RareLine warnings = {};                             ///< About replaced connections.
+    RareLine reports = {};
   };
   /// A connection for a link that this rank does not have. Closed once the answer is sent, or at
   /// `deadline`.

@@ -97,31 +97,24 @@ std::string with_proof(const SecretBytes& key, std::string_view name, std::strin
                      hex_of(prove(key.view(), "MCCL exchange", std::as_bytes(std::span(proved)))));
 }
 
-std::string digest_of(const std::vector<std::string>& cards) {
-  const std::string text = join_cards(cards);
-  return hex_of(prove({}, "MCCL cards", std::as_bytes(std::span(text))));
-}
-
-void refuse_forged(int rank, std::string_view stage) {
-  throw CorruptionError(
-      fmt::format("rank {} does not start: the store's data about {} have no valid proof of the "
-                  "job's key; another process writes to the store. Use a store that only the job's "
-                  "ranks reach, such as MCCL's own (docs/security.md)",
-                  rank, content_of(stage)));
-}
-
 void Exchange::set(const std::string& name, std::string_view text) const {
   store_.set(name, with_proof(key_, name, text));
 }
 
-std::string Exchange::get(const std::string& name, milliseconds timeout,
-                          std::string_view stage) const {
+/// Reads an entry that the rank `writer` has written.
+std::string Exchange::get(const std::string& name, milliseconds timeout, std::string_view stage,
+                          int writer) const {
   std::string text = store_.get(name, timeout);
   const std::string found = text;
   text.resize(text.size() - std::min(text.size(), 2 * kProofBytes));
   const std::string expected = with_proof(key_, name, text);
   if (!same_proof(std::as_bytes(std::span(found)), std::as_bytes(std::span(expected))))
-    refuse_forged(rank_, stage);
+    throw CorruptionError(fmt::format(
+        "rank {} does not start: what rank {} published in the store ({}) has no valid proof of "
+        "the job's key. Either the two ranks have different keys (set the same MCCL_JOB_KEY on "
+        "every rank), or another process writes to the store (use one that only the job's ranks "
+        "reach, such as MCCL's own; see docs/security.md)",
+        rank_, writer, content_of(stage)));
   return text;
 }
 
@@ -156,13 +149,13 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
   std::vector<std::string> cards{card};
   for (int peer = 1; peer < size_; ++peer) {
     try {
-      cards.push_back(get(card_key(stage, peer), left_until(deadline_), stage));
+      cards.push_back(get(card_key(stage, peer), left_until(deadline_), stage, peer));
     } catch (const TimeoutError&) {
       const auto twice = find_now(store_, kCameTwice);
       throw TimeoutError(fmt::format(
           "rank 0 timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}; {}",
           content_of(stage), roll_call(who_has_said(stage), "published them"),
-          twice ? *twice + ": was it meant to be another rank (MCCL_RANK)?"
+          twice ? printable(*twice) + ": was it meant to be another rank (MCCL_RANK)?"
                 : "are those ranks stopped?"));
     }
   }
@@ -191,7 +184,7 @@ void Exchange::publish(std::string_view stage, std::string_view text) const {
 std::string Exchange::read(std::string_view stage) const {
   std::string first;
   try {
-    first = get(part_key(stage, 0), left_until(deadline_) + grace_, stage);
+    first = get(part_key(stage, 0), left_until(deadline_) + grace_, stage, 0);
   } catch (const TimeoutError&) {
     const std::vector<bool> has_said = who_has_said(stage);
     const bool all = std::ranges::find(has_said, false) == has_said.end();
@@ -205,7 +198,7 @@ std::string Exchange::read(std::string_view stage) const {
   const std::size_t parts = take_number(rest, stage);
   std::string text(rest);
   for (std::size_t part = 1; part < parts; ++part) {
-    text += get(part_key(stage, part), left_until(deadline_) + grace_, stage);
+    text += get(part_key(stage, part), left_until(deadline_) + grace_, stage, 0);
   }
   return text;
 }

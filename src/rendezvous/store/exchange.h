@@ -1,6 +1,7 @@
 // Exchanges data between all ranks through the store, in stages. In each stage every rank publishes
-// one text, its card. Rank 0 combines all cards into one text, which every rank reads. Each entry
-// of the store carries a proof of the job's key, because other processes may write to the store.
+// one text, its card. Rank 0 combines all cards into one text, which every rank reads. Each of
+// these entries of the store carries a proof of the job's key, because other processes may write to
+// the store.
 #pragma once
 
 #include <functional>
@@ -33,21 +34,12 @@ inline constexpr const char* kCameTwice = "twice";
 /// writer has the key.
 std::string with_proof(const SecretBytes& key, std::string_view name, std::string_view text);
 
-/// Returns a digest of the cards of a stage, with which ranks can check that they have read the
-/// same.
-std::string digest_of(const std::vector<std::string>& cards);
-
-/// Throws CorruptionError: the entries of the stage are not those that the ranks of the job have
-/// published.
-[[noreturn]] void refuse_forged(int rank, std::string_view stage);
-
 class Exchange {
  public:
-  /// `key` is that of the run (secret_of_run()), or empty before the ranks have one. The store must
-  /// outlive this object. All functions throw CorruptionError if an entry has no valid proof of the
-  /// key. Rank 0 waits for the cards of the other ranks until `deadline`. The other ranks wait for
-  /// rank 0's text until `grace` after the deadline, so that they receive rank 0's report of the
-  /// missing ranks.
+  /// `key` is that of the run (secret_of_run()). The store must outlive this object. All functions
+  /// throw CorruptionError if an entry has no valid proof of the key. Rank 0 waits for the cards of
+  /// the other ranks until `deadline`. The other ranks wait for rank 0's text until `grace` after
+  /// the deadline, so that they receive rank 0's report of the missing ranks.
   Exchange(Store& store, SecretBytes key, int rank, int size, Clock::time_point deadline,
            milliseconds grace = std::chrono::seconds(1))
       : store_(store),
@@ -76,7 +68,8 @@ class Exchange {
   void publish(std::string_view stage, std::string_view text) const;
   std::string read(std::string_view stage) const;
   void set(const std::string& name, std::string_view text) const;
-  std::string get(const std::string& name, milliseconds timeout, std::string_view stage) const;
+  std::string get(const std::string& name, milliseconds timeout, std::string_view stage,
+                  int writer) const;
   std::vector<bool> who_has_said(std::string_view stage) const;
 
   Store& store_;

@@ -47,6 +47,12 @@ constexpr milliseconds kLastWordsToAbsent = 5s;
 /// Maximum number of characters of another rank's reason that are shown.
 constexpr std::size_t kLongestReason = 2048;
 
+/// Maximum number of arrivals that rank 0 answers in one look. Another process may have raised the
+/// counter of arrivals, which must not keep rank 0 from noticing its deadline.
+constexpr int kMostAnswers = 1024;
+/// who_has_come() reads at most kArrivalsOfRank entries for each rank, and kMoreArrivals in total.
+constexpr std::int64_t kArrivalsOfRank = 2, kMoreArrivals = 64;
+
 std::string arrival_key(std::int64_t n) { return fmt::format("mccl/arrival/{}", n); }
 std::string welcome_key(std::int64_t n) { return fmt::format("mccl/welcome/{}", n); }
 
@@ -134,7 +140,8 @@ void Incarnation::reign(Clock::time_point deadline) {
 }
 
 void Incarnation::answer_all() {
-  for (const std::int64_t n = store_->add(kArrivals, 0); answered_ < n;) answer(answered_ + 1);
+  const std::int64_t n = store_->add(kArrivals, 0);
+  for (int i = 0; i < kMostAnswers && answered_ < n; ++i) answer(answered_ + 1);
 }
 
 void Incarnation::answer(std::int64_t arrival) {
@@ -165,11 +172,11 @@ void Incarnation::join(Clock::time_point deadline) {
       const std::int64_t last = store_->add(kArrivals, 0);
       return roll_call(who_has_come(store_->add(kAnswered, 0), last)) + "; ";
     };
-    throw TimeoutError(
-        fmt::format("rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: "
-                    "{}is rank 0 running with the same store?{}",
-                    self_.rank, timeout_s_, met ? "" : came_in_vain(),
-                    met ? fmt::format(" Earlier, {}.", met->description) : ""));
+    throw TimeoutError(fmt::format(
+        "rank {} waited {:.3g} s (MCCL_CONNECT_TIMEOUT) for rank 0 to start the job: "
+        "{}is rank 0 running with the same store?{}",
+        self_.rank, timeout_s_, met ? "" : came_in_vain(),
+        met ? fmt::format(" Earlier, {}.", printable(met->description, kLongestReason)) : ""));
   }
   reign_ = store_->add(kReigns, 0);
   std::string_view rest = welcome;
@@ -199,7 +206,7 @@ void Incarnation::register_self() {
   throw InvalidArgument(
       fmt::format("rank {} exists already: it is {}, and this is {}; give every process its own "
                   "rank (MCCL_RANK), and end any process left from an earlier run",
-                  self_.rank, first, this_process()));
+                  self_.rank, printable(first), this_process()));
 }
 
 /// Calls on_second once if another process failed because it has the same rank as this process.
@@ -221,6 +228,7 @@ std::vector<bool> Incarnation::who_has_come(std::int64_t after, std::int64_t las
     if (rank >= 0 && rank < self_.size) present[static_cast<std::size_t>(rank)] = true;
   };
   note(self_.rank);
+  last = std::min(last, after + kArrivalsOfRank * self_.size + kMoreArrivals);
   for (std::int64_t n = after + 1; n <= last; ++n)
     note(number_of(find_now(*store_, arrival_key(n)).value_or("")));
   return present;
@@ -333,8 +341,8 @@ void Incarnation::throw_death() {
     // Skip a process of another run of the job: such a process may end at any time.
     if (!start.empty() && start != name_) continue;
     add(kTold, 1);  // Counts the dead rank as informed, so that fail() does not wait for it.
-    throw PeerError(
-        fmt::format("rank {} died while the ranks connected; see its last output", rank));
+    throw PeerError(fmt::format("rank {} died while the ranks connected; see its last output",
+                                printable(rank)));
   }
 }
 

@@ -204,6 +204,20 @@ TEST(Incarnation, WaitingRanksLearnOfRefusedProcesses) {
   }
 }
 
+/// Another process raises the counter of arrivals, so that rank 0 never comes to the next rank's.
+TEST(Incarnation, ARaisedCounterOfArrivalsDoesNotDelayTheTimeout) {
+  constexpr milliseconds kShort{300};
+  const auto store = make_memory_store();
+  store->add("mccl/arrivals", std::int64_t{1} << 40);
+  std::thread rank_1([&] { EXPECT_THROW(Incarnation(store, {1, 2, ""}, kShort), TimeoutError); });
+  const auto reign = [&] {
+    Incarnation start(store, {0, 2, ""}, kShort);
+    Exchange(start, {}, 0, 2, Clock::now() + kShort).all_gather("test", "");
+  };
+  EXPECT_THROW(reign(), TimeoutError);
+  rank_1.join();
+}
+
 TEST(Incarnation, EveryRankNamesARankBeyondTheWorldSize) {
   Processes ranks;
   for (const int rank : {0, 1}) ranks.start(rank, {rank, 3, ""}, meets(rank, 3));
