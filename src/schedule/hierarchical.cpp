@@ -48,7 +48,7 @@ class Hierarchical : public ScheduleWriter {
   void all_reduce() {
     const std::size_t longest = std::max<std::size_t>(1, chunk_ * kChunksPerSegment * columns_);
     const std::size_t segments = std::max<std::size_t>(1, divide_up(p_.count, longest));
-    lay_slots(columns_);
+    lay_slots(columns_, {.input = true, .output = true});
     for (std::size_t s = 0; s < segments + kSegmentsInFlight; ++s) {
       if (s < segments) {
         const Extent segment = nth(Extent{0, p_.count}, s, longest);
@@ -62,9 +62,10 @@ class Hierarchical : public ScheduleWriter {
   }
 
   void broadcast() {
-    lay_slots(1);
     const std::vector<int> heads = heads_of_nodes();
-    if (heads[node_] == p_.rank) {
+    const bool is_head = heads[node_] == p_.rank;
+    lay_slots(1, {.output = is_head});
+    if (is_head) {
       Problem between = like(heads.size(), node_, p_.count);
       between.collective = Collective::broadcast;
       between.root = static_cast<int>(node_of(p_.root));
@@ -93,12 +94,12 @@ class Hierarchical : public ScheduleWriter {
     return heads;
   }
 
-  void lay_slots(std::size_t parts) {
+  void lay_slots(std::size_t parts, Readable readable) {
     const std::size_t longest = part({0, p_.count}, 0, parts).count;
     piece_ = std::max<std::size_t>(1, std::min({chunk_, p_.window / parts, longest}));
     if (alone()) return;
     builder_.use_window(piece_ * parts);
-    builder_.allow_reading({.input = true, .output = true});
+    builder_.allow_reading(readable);
   }
 
   /// The part of a segment that a column reduces.

@@ -66,7 +66,9 @@ class Meeting {
     const AnswerLimit limit(*o_.store, begun_ + time_);
     arrive();
     try {
-      key_ = secret_of_run(o_.agree_on_key(met_.store, deadline_), met_.store->name());
+      // Rank 0 reports first which ranks are missing.
+      const Clock::time_point last = o_.rank == 0 ? deadline_ : deadline_ + grace();
+      key_ = secret_of_run(o_.agree_on_key(met_.store, last), met_.store->name());
       publish_places();
       listen();
       connect();
@@ -81,9 +83,9 @@ class Meeting {
   }
 
  private:
-  Exchange exchange() const {
-    return {*met_.store, key_, o_.rank, o_.size, deadline_, last_answers_ * 2 / 3};
-  }
+  /// Time that ranks other than 0 wait longer than rank 0.
+  milliseconds grace() const { return last_answers_ * 2 / 3; }
+  Exchange exchange() const { return {*met_.store, key_, o_.rank, o_.size, deadline_, grace()}; }
   bool shares_memory() const {
     return o_.config.transport == "auto" || o_.config.transport == "shm";
   }

@@ -338,16 +338,17 @@ void Repairs::finish(Entry& entry, Clock::time_point now) {
   const transport::tcp::StreamOffset missing =
       entry.link.resume(std::move(socket), exchange.peer_has());
   const bool is_news = entry.about.key.purpose == Purpose::control || missing > 0;
-  const bool is_warning = is_news && !entry.repair->is_return;
-  (is_warning ? entry.warnings : entry.reports)
-      .write(
-          options_.log, is_warning ? LogLevel::warn : LogLevel::info, now,
-          fmt::format(
-              "the connection to rank {} ({}) was replaced after {:.3g} s, without loss of data: "
-              "{}. The new connection is {}",
-              entry.about.peer, before,
-              seconds_between(entry.repair->since, std::max(now, entry.repair->since)),
-              entry.repair->why, entry.link.description()));
+  const std::string text = fmt::format(
+      "the connection to rank {} ({}) was replaced after {:.3g} s, without loss of data: {}. The "
+      "new connection is {}",
+      entry.about.peer, before,
+      seconds_between(entry.repair->since, std::max(now, entry.repair->since)), entry.repair->why,
+      entry.link.description());
+  if (is_news && !entry.repair->is_return) {
+    entry.warnings.write(options_.log, LogLevel::warn, now, text);
+  } else {
+    options_.log.info("{}", text);
+  }
   has_repaired_ = true;
   if (options_.on_repaired) options_.on_repaired();
 }

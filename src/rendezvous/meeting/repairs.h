@@ -142,7 +142,6 @@ class Repairs final : public transport::tcp::Repairer {
     Clock::time_point returned_at = {};  ///< Time at which the link last returned to its own path.
     Clock::duration between_returns = kBetweenReturns;  ///< Pause before an attempt to return.
     RareLine warnings = {};                             ///< About replaced connections.
-    RareLine reports = {};
   };
   /// A connection for a link that this rank does not have. Closed once the answer is sent, or at
   /// `deadline`.

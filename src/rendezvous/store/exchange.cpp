@@ -156,7 +156,7 @@ std::vector<std::string> Exchange::collect(std::string_view stage, const std::st
           "rank 0 timed out (MCCL_CONNECT_TIMEOUT) waiting for all ranks to publish {}: {}; {}",
           content_of(stage), roll_call(who_has_said(stage), "published them"),
           twice ? printable(*twice) + ": was it meant to be another rank (MCCL_RANK)?"
-                : "are those ranks stopped?"));
+                : "are those ranks stopped, or is MCCL_JOB_KEY set on some ranks only?"));
     }
   }
   return cards;
