@@ -172,7 +172,7 @@ const std::byte* Window::memory_of(int rank, std::size_t memory, std::size_t beg
                     "bytes at {}",
                     rank, place, bytes, begin, size, view.heap_begin));
   }
-  if (!view.heap || !view.heap->open(offset + begin, bytes)) fail_to("read a peer's heap");
+  if (!view.heap->open(offset + begin, bytes)) fail_to("read a peer's heap");
   return view.heap->data() + offset + begin;
 }
 
