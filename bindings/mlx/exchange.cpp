@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "mccl/error.h"
 
 namespace mccl_mlx {
@@ -19,11 +20,25 @@ namespace {
 
 using enum ExchangeKind;
 
-std::string_view name_of(ExchangeKind kind) {
-  constexpr std::string_view kNames[] = {"all_sum", "all_mean",   "broadcast",
-                                         "reduce",  "all_gather", "sum_scatter",
-                                         "gather",  "scatter",    "all_to_all"};
-  return kNames[static_cast<std::size_t>(kind)];
+/// Properties of one kind of exchange.
+struct Traits {
+  std::string_view name;
+  ExchangeKind adjoint;
+  bool has_rows;  ///< It divides arrays into rows, and therefore uses ArrayExchange::rows.
+  /// It can run on the GPU. Kinds that have a root run on the CPU; for reduce and gather this is
+  /// necessary, because they clear the other ranks' output on the host.
+  bool runs_on_gpu;
+};
+
+const Traits& traits_of(ExchangeKind kind) {
+  static constexpr Traits kTraits[] = {
+      {"all_sum", all_sum, false, true},       {"all_mean", all_mean, false, true},
+      {"broadcast", reduce, false, false},     {"reduce", broadcast, false, false},
+      {"all_gather", sum_scatter, true, true}, {"sum_scatter", all_gather, true, true},
+      {"gather", scatter, true, false},        {"scatter", gather, true, false},
+      {"all_to_all", all_to_all, true, true},
+  };
+  return kTraits[static_cast<std::size_t>(kind)];
 }
 
 int sum(const std::vector<int>& rows) { return std::accumulate(rows.begin(), rows.end(), 0); }
@@ -83,33 +98,6 @@ void clear(mccl::Buffer buffer) {
   if (buffer.count > 0) std::memset(buffer.data, 0, buffer.bytes());
 }
 
-}  // namespace
-
-bool has_rows(ExchangeKind kind) {
-  return kind == all_gather || kind == sum_scatter || kind == gather || kind == scatter ||
-         kind == all_to_all;
-}
-
-void check(const ArrayExchange& exchange, const mx::Shape& input, int rank, int size) {
-  const std::string_view name = name_of(exchange.kind);
-  if (exchange.root < 0 || exchange.root >= size) {
-    throw mccl::InvalidArgument(fmt::format("{}: root {} is not a rank of this group (0 to {})",
-                                            name, exchange.root, size - 1));
-  }
-  if (!has_rows(exchange.kind)) return;
-  if (input.empty()) {
-    throw mccl::InvalidArgument(
-        fmt::format("{}: expected an array with an axis to divide; found a scalar", name));
-  }
-  check_rows(name, exchange.kind == all_to_all ? "rows_to" : "rows", exchange.rows, size);
-  if (exchange.kind == all_to_all) check_rows(name, "rows_from", exchange.from, size);
-  const int wanted = rows_wanted(exchange, rank);
-  if (wanted < 0 || wanted == input[0]) return;
-  throw mccl::InvalidArgument(fmt::format(
-      "{}: rank {} passed an array of {} rows; expected {} rows (the rows of all ranks: {})", name,
-      rank, input[0], wanted, exchange.rows));
-}
-
 mx::Shape output_shape(const ArrayExchange& exchange, const mx::Shape& input, int rank) {
   switch (exchange.kind) {
     case all_gather:
@@ -126,46 +114,16 @@ mx::Shape output_shape(const ArrayExchange& exchange, const mx::Shape& input, in
   }
 }
 
+/// The exchange that maps a cotangent of the output to a cotangent of the input.
 ArrayExchange adjoint(const ArrayExchange& exchange, const mx::Shape& input) {
   ArrayExchange result = exchange;
-  switch (exchange.kind) {
-    case all_sum:
-    case all_mean:
-      break;
-    case broadcast:
-      result.kind = reduce;
-      break;
-    case reduce:
-      result.kind = broadcast;
-      break;
-    case all_gather:
-      result.kind = sum_scatter;
-      break;
-    case sum_scatter:
-      result.kind = all_gather;
-      break;
-    case gather:
-      result.kind = scatter;
-      break;
-    case scatter:
-      result.kind = gather;
-      result.idle_rows = input[0];
-      break;
-    case all_to_all:
-      std::swap(result.rows, result.from);
-      break;
-  }
+  result.kind = traits_of(exchange.kind).adjoint;
+  if (exchange.kind == scatter) result.idle_rows = input[0];
+  if (exchange.kind == all_to_all) std::swap(result.rows, result.from);
   return result;
 }
 
-bool gives_own_input(const ArrayExchange& exchange, int rank) {
-  return exchange.kind == broadcast && rank == exchange.root;
-}
-
-bool works_in_place(const ArrayExchange& exchange) {
-  return exchange.kind == all_sum || exchange.kind == all_mean;
-}
-
+/// Starts the engine's call. `row` is the number of elements in a row.
 mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
                  mccl::Buffer out, std::size_t row, const mccl::CallOptions& options) {
   const std::vector<std::size_t> counts = elements_of(exchange.rows, row);
@@ -196,8 +154,6 @@ mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstB
   }
   return {};
 }
-
-namespace {
 
 /// An exchange as an operation of MLX's graphs.
 class ExchangePrimitive final : public mx::UnaryPrimitive {
@@ -230,7 +186,7 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
                                                            const std::vector<int>& axes) override {
     mx::array x = inputs[0];
     int axis = axes[0];
-    if (has_rows(exchange_.kind) && axis >= 0) {
+    if (traits_of(exchange_.kind).has_rows && axis >= 0) {
       if (x.ndim() < 2) {
         throw mccl::InvalidArgument(
             std::string(name()) +
@@ -259,9 +215,11 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   }
 
   void allocate(const mx::array& in, mx::array& out) const {
-    const bool shares = gives_own_input(exchange_, group_->rank()) ||
-                        (works_in_place(exchange_) && in.is_donatable());
-    if (shares) {
+    const ExchangeKind kind = exchange_.kind;
+    // The root's output of a broadcast equals its input, and the engine writes sums over their
+    // input.
+    const bool equals_input = kind == broadcast && group_->rank() == exchange_.root;
+    if (equals_input || ((kind == all_sum || kind == all_mean) && in.is_donatable())) {
       out.copy_shared_buffer(in);
     } else {
       out.set_data(mx::allocator::malloc(out.nbytes()));
@@ -280,15 +238,27 @@ class ExchangePrimitive final : public mx::UnaryPrimitive {
   const ArrayExchange exchange_;
 };
 
-/// True if exchanges of this kind can run on the GPU. Kinds that have a root run on the CPU; for
-/// reduce and gather this is necessary, because they clear the other ranks' output on the host.
-bool runs_on_gpu(ExchangeKind kind) {
-  return kind == ExchangeKind::all_sum || kind == ExchangeKind::all_mean ||
-         kind == ExchangeKind::all_gather || kind == ExchangeKind::sum_scatter ||
-         kind == ExchangeKind::all_to_all;
-}
-
 }  // namespace
+
+void check(const ArrayExchange& exchange, const mx::Shape& input, int rank, int size) {
+  const std::string_view name = traits_of(exchange.kind).name;
+  if (exchange.root < 0 || exchange.root >= size) {
+    throw mccl::InvalidArgument(fmt::format("{}: root {} is not a rank of this group (0 to {})",
+                                            name, exchange.root, size - 1));
+  }
+  if (!traits_of(exchange.kind).has_rows) return;
+  if (input.empty()) {
+    throw mccl::InvalidArgument(
+        fmt::format("{}: expected an array with an axis to divide; found a scalar", name));
+  }
+  check_rows(name, exchange.kind == all_to_all ? "rows_to" : "rows", exchange.rows, size);
+  if (exchange.kind == all_to_all) check_rows(name, "rows_from", exchange.from, size);
+  const int wanted = rows_wanted(exchange, rank);
+  if (wanted < 0 || wanted == input[0]) return;
+  throw mccl::InvalidArgument(fmt::format(
+      "{}: rank {} passed an array of {} rows; expected {} rows (the rows of all ranks: {})", name,
+      rank, input[0], wanted, exchange.rows));
+}
 
 std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group) {
   auto found = std::dynamic_pointer_cast<MlxGroup>(group.raw_group());
@@ -303,8 +273,9 @@ std::shared_ptr<MlxGroup> group_in(const mx::distributed::Group& group) {
 mx::array record(const mx::array& x, const ArrayExchange& exchange,
                  const std::shared_ptr<MlxGroup>& group, mx::StreamOrDevice stream) {
   check(exchange, x.shape(), group->rank(), group->size());
-  const mx::Stream chosen = runs_on_gpu(exchange.kind) ? group->communication_stream(stream)
-                                                       : MlxGroup::stream_of_cpu(stream);
+  const mx::Stream chosen = traits_of(exchange.kind).runs_on_gpu
+                                ? group->communication_stream(stream)
+                                : MlxGroup::stream_of_cpu(stream);
   return mx::array(output_shape(exchange, x.shape(), group->rank()), x.dtype(),
                    std::make_shared<ExchangePrimitive>(chosen, group, exchange),
                    {mx::contiguous(x, false, chosen)});

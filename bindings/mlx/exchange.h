@@ -1,16 +1,15 @@
-// Describes one collective operation on MLX arrays as a value (`ArrayExchange`). The functions here
-// compute the operation's output shape and its adjoint, which gradients need, and start the
-// engine's call.
+// Describes one collective operation on MLX arrays as a value (`ArrayExchange`), and adds it to
+// MLX's graph.
 #pragma once
 
 #include <mlx/array.h>
 #include <mlx/distributed/distributed.h>
 #include <mlx/utils.h>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "arrays.h"
-#include "exchange.h"
 #include "group.h"
 #include "mccl/group.h"
 
@@ -42,26 +41,9 @@ struct ArrayExchange {
   int idle_rows = 0;           ///< gather only: number of output rows on ranks other than root.
 };
 
-/// True if exchanges of this kind divide arrays into rows, and therefore use ArrayExchange::rows.
-bool has_rows(ExchangeKind kind);
-
 /// Throws InvalidArgument if the root is not a rank, or if the rows do not match the number of
 /// ranks or the shape of the array.
 void check(const ArrayExchange& exchange, const mx::Shape& input, int rank, int size);
-
-mx::Shape output_shape(const ArrayExchange& exchange, const mx::Shape& input, int rank);
-
-/// The exchange that maps a cotangent of the output to a cotangent of the input.
-ArrayExchange adjoint(const ArrayExchange& exchange, const mx::Shape& input);
-
-/// True if this rank's output equals its input bit by bit, so that the two may share memory.
-bool gives_own_input(const ArrayExchange& exchange, int rank);
-/// True if the engine can write the output over the input.
-bool works_in_place(const ArrayExchange& exchange);
-
-/// Starts the engine's call. `row` is the number of elements in a row.
-mccl::Work start(const ArrayExchange& exchange, mccl::Group& group, mccl::ConstBuffer in,
-                 mccl::Buffer out, std::size_t row, const mccl::CallOptions& options);
 
 /// Returns the MCCL group behind an MLX group; null for a group of one process. Throws
 /// InvalidArgument if one of MLX's own backends made the group.

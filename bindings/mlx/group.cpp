@@ -172,7 +172,14 @@ void MlxGroup::recv(mx::array& output, int src, mx::Stream stream) {
   mccl::Work work;
   std::exception_ptr refused;
   try {
-    work = naming_rank(rank(), [&] { return group_->recv(buffer_of(output), src, 0); });
+    work = naming_rank(rank(), [&] {
+      // The engine takes -1 as any rank, which MLX does not offer.
+      if (src < 0) {
+        throw mccl::InvalidArgument(
+            fmt::format("recv: rank {} is not in this group (0 to {})", src, size() - 1));
+      }
+      return group_->recv(buffer_of(output), src, 0);
+    });
   } catch (const mccl::Error&) {
     refused = std::current_exception();
   }

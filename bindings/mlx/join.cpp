@@ -8,6 +8,7 @@
 #include "join.h"
 #include "mccl/context.h"
 #include "numpy/interruptible.h"
+#include "python/capsule.h"
 #include "python/context_registry.h"
 #include "python/shared_metrics.h"
 #include "turns.h"
@@ -35,16 +36,12 @@ nb::capsule join(const std::map<std::string, std::string>& settings) {
       [config, metrics] { return mccl::Context::from_environment(config, metrics); }, context);
   registry().add(context);
   // The group pointer shares ownership of the context.
-  auto held = std::make_unique<std::shared_ptr<mccl::Group>>(context, context->world().get());
-  nb::capsule capsule(held.get(), kGroupCapsule, [](void* group) noexcept {
-    delete static_cast<std::shared_ptr<mccl::Group>*>(group);
-  });
-  held.release();
-  return capsule;
+  return mccl::python::capsule_of(std::shared_ptr<mccl::Group>(context, context->world().get()),
+                                  mccl::python::kGroupCapsule);
 }
 
 std::shared_ptr<mccl::Group> native_group_in(const nb::capsule& capsule) {
-  const void* pointer = PyCapsule_GetPointer(capsule.ptr(), kGroupCapsule);
+  const void* pointer = PyCapsule_GetPointer(capsule.ptr(), mccl::python::kGroupCapsule);
   if (pointer == nullptr) throw nb::python_error();
   return *static_cast<const std::shared_ptr<mccl::Group>*>(pointer);
 }

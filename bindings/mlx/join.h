@@ -1,5 +1,4 @@
-// Joins jobs that are separate from the job of mccl.distributed. Also defines the capsule that
-// passes groups from one extension module to another.
+// Joins jobs that are separate from the job of mccl.distributed.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,15 +11,13 @@
 
 namespace mccl_mlx {
 
-/// Name of the capsules, which own the `std::shared_ptr<mccl::Group>*` that they hold.
-inline constexpr const char* kGroupCapsule = "mccl.group";
-
 /// Connects to the other ranks of the job that the settings describe (rank, world_size, root).
-/// Returns a capsule of the group of all ranks; the group keeps its context alive. Throws the
-/// errors of Context::create.
+/// Returns a capsule (python::kGroupCapsule) of the group of all ranks; the group keeps its context
+/// alive. Throws the errors of Context::create.
 nanobind::capsule join(const std::map<std::string, std::string>& settings);
 
-/// Returns the group in a capsule named kGroupCapsule. Throws a Python error for any other capsule.
+/// Returns the group in a capsule named python::kGroupCapsule. Throws a Python error for any other
+/// capsule.
 std::shared_ptr<mccl::Group> native_group_in(const nanobind::capsule& capsule);
 
 /// Shuts down every living context that join() made, and notifies the peers. First waits up to 2 s

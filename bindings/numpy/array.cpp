@@ -10,9 +10,11 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "numpy/array.h"
+#include "python/capsule.h"
 
 namespace mccl::numpy {
 namespace {
@@ -89,56 +91,24 @@ std::string text_of(Shape shape) {
   return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
 
+/// NumPy's kind of each type, in the order of DType. NumPy has no kind for bfloat16; 'B' stands for
+/// the bfloat16 of DLPack.
+constexpr std::string_view kKinds = "buiuiuiuifBffcc";
+static_assert(kKinds.size() == kDTypeCount);
+
 std::optional<DType> dtype_of(char kind, int item_bytes) {
-  switch (kind) {
-    case 'b':
-      return DType::boolean;
-    case 'u':
-      if (item_bytes == 1) return DType::u8;
-      if (item_bytes == 2) return DType::u16;
-      if (item_bytes == 4) return DType::u32;
-      if (item_bytes == 8) return DType::u64;
-      break;
-    case 'i':
-      if (item_bytes == 1) return DType::i8;
-      if (item_bytes == 2) return DType::i16;
-      if (item_bytes == 4) return DType::i32;
-      if (item_bytes == 8) return DType::i64;
-      break;
-    case 'f':
-      if (item_bytes == 2) return DType::f16;
-      if (item_bytes == 4) return DType::f32;
-      if (item_bytes == 8) return DType::f64;
-      break;
-    case 'c':
-      if (item_bytes == 8) return DType::c64;
-      if (item_bytes == 16) return DType::c128;
-      break;
-    default:
-      break;
+  for (std::size_t i = 0; i < kKinds.size(); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (kKinds[i] == kind && size_of(dtype) == static_cast<std::size_t>(item_bytes)) return dtype;
   }
   return std::nullopt;
 }
 
 std::optional<DType> dtype_of(nb::dlpack::dtype dtype) {
-  if (dtype.lanes != 1) return std::nullopt;
-  const int item_bytes = dtype.bits / 8;
-  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
-    case nb::dlpack::dtype_code::Bool:
-      return item_bytes == 1 ? std::optional(DType::boolean) : std::nullopt;
-    case nb::dlpack::dtype_code::Int:
-      return dtype_of('i', item_bytes);
-    case nb::dlpack::dtype_code::UInt:
-      return dtype_of('u', item_bytes);
-    case nb::dlpack::dtype_code::Float:
-      return dtype_of('f', item_bytes);
-    case nb::dlpack::dtype_code::Complex:
-      return dtype_of('c', item_bytes);
-    case nb::dlpack::dtype_code::Bfloat:
-      return item_bytes == 2 ? std::optional(DType::bf16) : std::nullopt;
-    default:
-      return std::nullopt;
-  }
+  // The kinds in the order of DLPack's codes; no type has the kind '-', an opaque handle.
+  constexpr std::string_view kKindOfCode = "iuf-Bcb";
+  if (dtype.lanes != 1 || dtype.code >= kKindOfCode.size()) return std::nullopt;
+  return dtype_of(kKindOfCode[dtype.code], dtype.bits / 8);
 }
 
 bool is_array(nb::handle x) {
@@ -253,17 +223,15 @@ Array dlpack_view(const char* call, nb::handle x, Shape& strides) {
         fmt::format("{}: the elements of this {} have DLPack type code {} and {} bits; expected {}",
                     call, class_name(x), tensor.dtype().code, tensor.dtype().bits, kExpectedTypes));
   }
-  auto kept = std::make_unique<Tensor>(std::move(tensor));
   Array view;
   view.object = nb::borrow(x);
   view.dtype = *dtype;
   // Memory that is shared read-only is never written, because `writable` is false for it.
-  view.data = const_cast<void*>(static_cast<const void*>(kept->data()));
-  view.shape = {reinterpret_cast<const Py_ssize_t*>(kept->shape_ptr()), kept->ndim()};
-  strides = {reinterpret_cast<const Py_ssize_t*>(kept->stride_ptr()), kept->ndim()};
+  view.data = const_cast<void*>(static_cast<const void*>(tensor.data()));
+  view.shape = {reinterpret_cast<const Py_ssize_t*>(tensor.shape_ptr()), tensor.ndim()};
+  strides = {reinterpret_cast<const Py_ssize_t*>(tensor.stride_ptr()), tensor.ndim()};
   view.writable = !Tensor::ReadOnly;
-  view.memory = nb::capsule(kept.get(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
-  kept.release();
+  view.memory = python::capsule_of(std::move(tensor));
   return view;
 }
 

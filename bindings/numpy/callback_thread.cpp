@@ -18,10 +18,12 @@ std::atomic<CallbackThread*> instance{new CallbackThread};
 void CallbackThread::post(Task task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
-  if (!thread_.joinable()) thread_ = start_thread("mccl callbacks", [this] { run(); });
+  if (!stopping_) start();
   wake_.notify_one();
 }
 
+/// A thread that starts while stopping_ is set would return at once, so post() starts none then. A
+/// task that is posted after the last look of the ending thread gets a new thread here.
 void CallbackThread::stop() {
   std::thread ending;
   {
@@ -33,6 +35,12 @@ void CallbackThread::stop() {
   if (ending.joinable()) ending.join();
   const std::lock_guard lock(mutex_);
   stopping_ = false;
+  if (!tasks_.empty()) start();
+}
+
+/// Starts the thread unless it runs. The caller must hold mutex_.
+void CallbackThread::start() {
+  if (!thread_.joinable()) thread_ = start_thread("mccl callbacks", [this] { run(); });
 }
 
 void CallbackThread::run() {

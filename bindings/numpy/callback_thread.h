@@ -28,6 +28,7 @@ class CallbackThread {
   }
 
  private:
+  void start();
   void run();
 
   std::mutex mutex_;

@@ -8,23 +8,9 @@
 
 #include "numpy/group.h"
 #include "numpy/interruptible.h"
+#include "python/capsule.h"
 
 namespace mccl::numpy {
-namespace {
-
-/// The copy of the root's `x` to `out` that precedes an in-place broadcast.
-struct Placed {
-  const void* from = nullptr;  ///< Null if nothing must be copied.
-  void* to = nullptr;
-  std::size_t bytes = 0;
-
-  void copy() const {
-    if (from != nullptr && from != to && bytes > 0) std::memmove(to, from, bytes);
-  }
-};
-
-}  // namespace
-
 ArrayGroup::ArrayGroup(std::shared_ptr<Group> group)
     : group_(std::move(group)), process_(::getpid()) {}
 
@@ -44,14 +30,7 @@ nb::object ArrayGroup::failure() const {
   return reason.empty() ? nb::none() : nb::object(nb::str(reason.c_str(), reason.size()));
 }
 
-nb::object ArrayGroup::capsule() const {
-  auto held = std::make_unique<std::shared_ptr<Group>>(group_);
-  nb::capsule capsule(held.get(), kGroupCapsule, [](void* pointer) noexcept {
-    delete static_cast<std::shared_ptr<Group>*>(pointer);
-  });
-  held.release();
-  return capsule;
-}
+nb::object ArrayGroup::capsule() const { return python::capsule_of(group_, python::kGroupCapsule); }
 
 std::string ArrayGroup::repr() const {
   return fmt::format("<mccl.distributed.Group '{}': rank {} of {}>", name(), rank(), size());
@@ -81,7 +60,7 @@ nb::object ArrayGroup::broadcast(nb::handle x, int root, nb::handle out, bool wa
   constexpr const char* call = "broadcast";
   check_root(call, root);
   Array to;
-  Placed values;
+  const void* values = nullptr;  // the root's `x`, which is copied to `out` first
   nb::object read;
   if (x.is_none()) {
     if (out.is_none())
@@ -90,13 +69,15 @@ nb::object ArrayGroup::broadcast(nb::handle x, int root, nb::handle out, bool wa
   } else {
     const Array in = input_array(call, x);
     to = result_array(call, out, in.dtype, in.shape);
-    if (rank() == root) values = {in.data, to.data, in.buffer().bytes()};
+    if (rank() == root) values = in.data;
     read = in.memory;
   }
   return run(call, {wait, timeout_of(call, timeout)}, {read, to.memory, to.object},
              [&](Group& group, const CallOptions& options) {
-               values.copy();
-               return group.broadcast(to.buffer(), root, options);
+               const Buffer data = to.buffer();
+               if (values && values != data.data && data.bytes() > 0)
+                 std::memmove(data.data, values, data.bytes());
+               return group.broadcast(data, root, options);
              });
 }
 
@@ -137,6 +118,11 @@ nb::object ArrayGroup::send(nb::handle x, int peer, std::int64_t tag, bool wait,
 nb::object ArrayGroup::recv(nb::handle out, std::optional<int> peer, std::int64_t tag, bool wait,
                             nb::handle timeout) {
   constexpr const char* call = "recv";
+  if (peer && *peer < 0) {
+    throw InvalidArgument(fmt::format(
+        "{}: rank {} is not in this group (0 to {}); pass None to receive from any rank", call,
+        *peer, size() - 1));
+  }
   const std::uint32_t number = tag_of(call, tag);
   const Array to = output_array(call, out);
   return run(call, {wait, timeout_of(call, timeout)}, {{}, to.memory, to.object},

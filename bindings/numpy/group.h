@@ -19,9 +19,6 @@ namespace mccl::numpy {
 
 namespace nb = nanobind;
 
-/// Name of the PyCapsule that Group.capsule returns. It owns a `std::shared_ptr<mccl::Group>*`.
-inline constexpr const char* kGroupCapsule = "mccl.group";
-
 /// Options of one call: the Python arguments of the same names.
 struct Manner {
   bool wait = true;

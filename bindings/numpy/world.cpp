@@ -23,6 +23,7 @@
 #include "numpy/group.h"
 #include "numpy/interruptible.h"
 #include "numpy/work.h"
+#include "python/capsule.h"
 #include "python/shared_metrics.h"
 
 namespace mccl::numpy {
@@ -97,15 +98,13 @@ nb::object start(const Settings& settings) {
 nb::object allocate(std::size_t bytes) {
   const std::shared_ptr<Context> context = registry().context;
   if (!context) throw InvalidArgument("empty: this process is in no job; call init() first");
-  auto memory = std::make_unique<std::shared_ptr<std::byte>>();
+  std::shared_ptr<std::byte> memory;
   {
     const nb::gil_scoped_release without_gil;  // clearing new pages takes time
-    *memory = context->allocate(bytes);
+    memory = context->allocate(bytes);
   }
-  std::byte* const data = memory->get();
-  const nb::capsule owner(memory.release(), [](void* held) noexcept {
-    delete static_cast<std::shared_ptr<std::byte>*>(held);
-  });
+  std::byte* const data = memory.get();
+  const nb::capsule owner = python::capsule_of(std::move(memory));
   return nb::cast(nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(data, {bytes}, owner));
 }
 

@@ -11,6 +11,7 @@
 
 #include "mccl/host.h"
 #include "mccl/metrics.h"
+#include "python/capsule.h"
 #include "python/shared_metrics.h"
 
 namespace mccl::python {
@@ -35,12 +36,7 @@ nb::object share_metrics(int rank) {
   ProcessMetrics& process = process_metrics();
   process.shared = true;
   process.rank = rank;
-  auto pointer = std::make_unique<std::shared_ptr<Metrics>>(process.metrics);
-  nb::capsule capsule(pointer.get(), kMetricsCapsule, [](void* held) noexcept {
-    delete static_cast<std::shared_ptr<Metrics>*>(held);
-  });
-  pointer.release();
-  return capsule;
+  return capsule_of(process.metrics, kMetricsCapsule);
 }
 
 nb::object metrics_summary() {

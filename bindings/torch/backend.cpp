@@ -137,11 +137,7 @@ const char* ProcessGroupMCCL::unfinished(const mccl::Group& group,
 /// abort them. Gives up after the group's timeout, with a warning.
 void ProcessGroupMCCL::finish_calls_on_devices() {
   if (was_forked()) return;
-  std::shared_ptr<Group> group;
-  {
-    const std::lock_guard lock(mutex_);
-    group = membership_.group;
-  }
+  const std::shared_ptr<Group> group = current_group();
   if (!group) return;
   const std::chrono::milliseconds timeout = timeout_;
   const auto begun = std::chrono::steady_clock::now();
@@ -190,10 +186,10 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::all_of(CallName name, const std::vec
   const bool batched = open_batches_ > 0 && in_batch();
   work->set_batched(batched);
   work->start(mccl::Work::all_of(std::move(engine_works)));
-  if (!batched) end_on_device(*work, false, works_of(parts));
   if (batched) {
-    const std::lock_guard lock(batches_mutex_);
-    batches_[std::this_thread::get_id()].push_back(work);
+    add_to_batch(work);
+  } else {
+    end_on_device(*work, false, works_of(parts));
   }
   return work;
 }
@@ -306,12 +302,8 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::endCoalescing() {
 
 void ProcessGroupMCCL::abort() {
   if (was_forked()) return;
-  std::shared_ptr<Group> group;
-  {
-    const std::lock_guard lock(mutex_);
-    group = membership_.group;
-  }
-  if (group) group->abort(c10::str("aborted by rank ", rank_, " of group \"", name_, "\""));
+  if (const auto group = current_group())
+    group->abort(c10::str("aborted by rank ", rank_, " of group \"", name_, "\""));
   if (reconfiguring_) let_go();
 }
 

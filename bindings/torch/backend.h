@@ -174,10 +174,14 @@ class ProcessGroupMCCL final : public c10d::Backend {
   struct Reconfiguring;
   using Batch = std::vector<c10::intrusive_ptr<WorkMCCL>>;
 
-  /// Null if the group has no members.
+  /// Both are null if the group has no members.
   std::shared_ptr<mccl::Context> context() const {
     const std::lock_guard lock(mutex_);
     return membership_.context;
+  }
+  std::shared_ptr<mccl::Group> current_group() const {
+    const std::lock_guard lock(mutex_);
+    return membership_.group;
   }
   at::Tensor allocate_on_host(const char* call, long size, const at::TensorOptions& options);
   bool was_forked() const { return forks_so_far() != forks_; }
@@ -205,6 +209,10 @@ class ProcessGroupMCCL final : public c10d::Backend {
   WorkPtr sum_when_gathered(const std::vector<WorkPtr>& parts, const at::Tensor& tensor,
                             const at::Tensor& indices, const at::Tensor& values);
   bool in_batch();
+  void add_to_batch(c10::intrusive_ptr<WorkMCCL> work) {
+    const std::lock_guard lock(batches_mutex_);
+    batches_[std::this_thread::get_id()].push_back(std::move(work));
+  }
   /// Records that a call is about to begin on `device`, and creates the group's stream there.
   void note_device(c10::Device device);
   /// Sets the StreamEnd of a call on a GPU: the point for which streams can wait. It lies in the
@@ -302,10 +310,7 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::issue(CallName name, TensorStaging s
     if (counts) --sequence_;
     throw_call_error(std::current_exception(), rank_, name.title);
   }
-  if (batched) {
-    const std::lock_guard lock(batches_mutex_);
-    batches_[std::this_thread::get_id()].push_back(work);
-  }
+  if (batched) add_to_batch(work);
   return work;
 }
 

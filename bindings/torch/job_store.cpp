@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backend.h"
+#include "base/clock.h"
 #include "base/environment.h"
 #include "mccl/error.h"
 #include "process.h"
@@ -137,12 +138,8 @@ void JobStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_)
 
 void JobStore::wait(const std::vector<std::string>& keys,
                     const std::chrono::milliseconds& timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (const std::string& key : keys) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    find(key, std::max(kNow, left));
-  }
+  const auto deadline = mccl::Clock::now() + timeout;
+  for (const std::string& key : keys) find(key, mccl::left_until(deadline));
 }
 
 c10::intrusive_ptr<c10d::Store> open_job_store(const std::map<std::string, std::string>& settings) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backend.h"
+#include "base/clock.h"
 #include "process.h"
 
 namespace mccl_torch {
@@ -30,11 +31,9 @@ struct Token {
     work.on_done([byte = byte](const std::exception_ptr&) {});
   }
   /// True if the message arrived before the deadline. Throws only an exception of a signal handler.
-  bool arrived_before(std::chrono::steady_clock::time_point deadline) const {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+  bool arrived_before(mccl::Clock::time_point deadline) const {
     try {
-      wait_with_signals(work, std::max(left, milliseconds(1)));
+      wait_with_signals(work, mccl::left_until(deadline));
     } catch (const pybind11::error_already_set&) {
       throw;
     } catch (const std::exception&) {
@@ -66,7 +65,7 @@ void ProcessGroupMCCL::monitoredBarrier(const c10d::BarrierOptions& opts, bool w
 /// message that releases it. If a rank is missing, fails the group, so that the calls of the ranks
 /// that have arrived fail immediately.
 void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool wait_all_ranks) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = mccl::Clock::now() + timeout;
   if (timeout.count() <= 0) {
     C10_THROW_ERROR(DistBackendError, c10::str("Rank 0 timed out in monitoredBarrier after ",
                                                timeout.count(), " ms: pass a timeout above zero"));
@@ -102,8 +101,6 @@ void ProcessGroupMCCL::monitor_members(Group& group, milliseconds timeout, bool 
   for (int peer = 1; peer < size_; ++peer) {
     try {
       wait_with_signals(releases[static_cast<std::size_t>(peer)].work);
-    } catch (const pybind11::error_already_set&) {
-      throw;
     } catch (const std::exception&) {
       throw_torch_error(std::current_exception(), rank_, "mccl:monitoredBarrier");
     }

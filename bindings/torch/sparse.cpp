@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
-#include <pybind11/pybind11.h>
 
 #include <array>
 #include <memory>
@@ -84,8 +83,6 @@ ProcessGroupMCCL::WorkPtr ProcessGroupMCCL::allreduce_sparse(Tensors& tensors,
                                     {all.data(), all.size() * own->size(), mccl::DType::i64}, wait);
     work.on_done([kept, own](const std::exception_ptr&) {});
     wait_with_signals(work);
-  } catch (const pybind11::error_already_set&) {
-    throw;
   } catch (const std::exception&) {
     throw_torch_error(std::current_exception(), rank_, "mccl:sparse_all_reduce");
   }

@@ -220,13 +220,13 @@ mccl::Buffer TensorStaging::output(const at::Tensor& tensor, ElementType type) {
   at::assert_no_internal_overlap(tensor);
   require_written_as_it_lies(call_, tensor);
   const at::Tensor temporary = contiguous_like(tensor);
-  copies_.push_back({tensor, temporary});
+  copies_.emplace_back(tensor, temporary);
   return buffer_of(temporary, type);
 }
 
 mccl::Buffer TensorStaging::in_place(const at::Tensor& tensor, ElementType type) {
   const mccl::Buffer buffer = output(tensor, type);
-  if (!is_plain(tensor)) copy_without_autograd(copies_.back().source, tensor);
+  if (!is_plain(tensor)) copy_without_autograd(copies_.back().second, tensor);
   return buffer;
 }
 
@@ -255,7 +255,7 @@ mccl::Buffer TensorStaging::output(const std::vector<at::Tensor>& tensors, Eleme
   }
   const at::Tensor flat = flat_temporary(tensors);
   const auto pieces = pieces_of(flat, tensors);
-  for (std::size_t i = 0; i < tensors.size(); ++i) copies_.push_back({tensors[i], pieces[i]});
+  for (std::size_t i = 0; i < tensors.size(); ++i) copies_.emplace_back(tensors[i], pieces[i]);
   return buffer_of(flat, type);
 }
 
@@ -264,7 +264,8 @@ mccl::Buffer TensorStaging::in_place(const std::vector<at::Tensor>& tensors, Ele
   const std::size_t first_copy = copies_.size();
   const mccl::Buffer buffer = output(tensors, type);
   for (std::size_t i = first_copy; i < copies_.size(); ++i) {
-    copy_without_autograd(copies_[i].source, copies_[i].destination);
+    const auto& [destination, source] = copies_[i];
+    copy_without_autograd(source, destination);
   }
   return buffer;
 }
@@ -291,7 +292,7 @@ mccl::Buffer TensorStaging::output_bytes(const std::vector<at::Tensor>& tensors)
     require_written_as_it_lies(call_, tensor);
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const at::Tensor piece = flat.narrow(0, next, bytes).view(tensor.scalar_type());
-    copies_.push_back({tensor, piece.view(tensor.sizes())});
+    copies_.emplace_back(tensor, piece.view(tensor.sizes()));
     next += static_cast<std::int64_t>(padded_bytes(tensor));
   }
   return buffer_of(flat, kBytes);
@@ -326,19 +327,12 @@ void TensorStaging::keep(const at::Tensor& tensor) {
   kept_.push_back(tensor);
 }
 
-std::vector<std::pair<at::Tensor, at::Tensor>> TensorStaging::take_copies() {
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
-  for (auto& copy : copies_) copies.emplace_back(copy.destination, copy.source);
-  copies_.clear();
-  return copies;
-}
-
 void TensorStaging::finish() {
-  for (const auto& copy : copies_) {
-    if (copy.destination.device().is_mps()) {
-      copy_beside_torch(copy.destination, copy.source);
+  for (const auto& [destination, source] : copies_) {
+    if (destination.device().is_mps()) {
+      copy_beside_torch(destination, source);
     } else {
-      copy_without_autograd(copy.destination, copy.source);
+      copy_without_autograd(destination, source);
     }
   }
   if (then_) then_();

@@ -93,7 +93,9 @@ class TensorStaging {
   bool has_copies() const { return !copies_.empty() || then_ != nullptr; }
   /// Removes and returns the copies to the caller's tensors, as (destination, source). The caller
   /// of this function then makes the copies in a stream, and finish() does not.
-  std::vector<std::pair<at::Tensor, at::Tensor>> take_copies();
+  std::vector<std::pair<at::Tensor, at::Tensor>> take_copies() {
+    return std::exchange(copies_, {});
+  }
 
   /// Copies results to the caller's tensors, and then runs the action of then(). Called once, after
   /// success.
@@ -102,10 +104,6 @@ class TensorStaging {
   void release();
 
  private:
-  struct CopyBack {
-    at::Tensor destination;
-    at::Tensor source;
-  };
   /// Memory that was passed to the engine, and the tensor that starts there.
   struct Given {
     const void* data;
@@ -122,7 +120,7 @@ class TensorStaging {
   std::vector<Given> given_;
   std::optional<c10::Device> device_;
   bool on_mps_ = false;
-  std::vector<CopyBack> copies_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  ///< (destination, source)
   std::function<void()> then_;
 };
 

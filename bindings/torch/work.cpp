@@ -72,6 +72,8 @@ std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, con
     std::rethrow_exception(error);
   } catch (const c10::Error&) {
     return error;
+  } catch (const pybind11::error_already_set&) {
+    return error;
   } catch (const mccl::InvalidArgument& e) {
     return std::make_exception_ptr(
         c10::ValueError({__func__, __FILE__, __LINE__}, c10::str(prefix(), ": ", e.what())));

@@ -22,7 +22,7 @@ namespace mccl_torch {
 
 /// Converts a failure of the engine to the exception that torch raises: ValueError for wrong
 /// arguments, else DistBackendError. If the failure is a timeout, the text of the exception
-/// contains " Timed out ".
+/// contains " Timed out ". Returns errors of torch and of Python as they are.
 std::exception_ptr to_torch_error(const std::exception_ptr& error, int rank, const char* title);
 [[noreturn]] void throw_torch_error(const std::exception_ptr& error, int rank, const char* title);
 

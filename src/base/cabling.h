@@ -38,8 +38,6 @@ class Cabling {
   std::vector<Cable> between(int a, int b) const;
 
   bool joins(int a, int b) const { return a != b && distance(a, b) == 1; }
-  /// True if every pair of ranks is joined directly.
-  bool is_complete() const { return complete_; }
   /// True if every pair of ranks is joined, and some rank has an address at which cables to several
   /// other ranks end. These cables share the hardware behind the address, as on a network switch,
   /// so none is exclusive to two ranks. With fewer than 3 ranks, true if every pair is joined.
@@ -61,7 +59,7 @@ class Cabling {
   void find_distances();
 
   int size_ = 0;
-  bool complete_ = true;
+  bool complete_ = true;  ///< True if every pair of ranks is joined directly.
   std::vector<Cable> cables_;
   std::vector<int> distances_;  ///< Indexed by from * size + to.
 };

@@ -49,8 +49,10 @@ inline std::chrono::milliseconds left_until(Clock::time_point deadline) {
 /// not return just before the deadline.
 inline int milliseconds_until(Clock::time_point deadline) {
   if (deadline == Clock::time_point::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
+  const Clock::time_point now = Clock::now();
+  if (deadline <= now) return 0;  // The difference from time_point::min() would overflow.
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
+  return static_cast<int>(std::min<long long>(left, 1 << 30));
 }
 
 /// Adds the duration of a scope, in seconds, to a sum. Does nothing if `on` is false.

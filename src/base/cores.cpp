@@ -6,23 +6,17 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
 
+#include "base/first_line.h"
 #include "base/value_text.h"
 
 namespace mccl {
 namespace {
 
 constexpr int kMostCores = 1 << 16;
-
-std::string contents_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 struct Quota {
   double cores = 0;
@@ -131,8 +125,9 @@ std::string control_group_path(std::string_view text, std::string_view controlle
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string names = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    if (names.find(fmt::format(",{},", controller)) == std::string::npos) continue;
-    return line.substr(second + 1);
+    std::string path = line.substr(second + 1);
+    if (names.find(fmt::format(",{},", controller)) != std::string::npos && path.starts_with('/'))
+      return path;
   }
   return {};
 }

@@ -46,7 +46,7 @@ double quota_of_cpu_max(std::string_view text);
 double quota_of_cfs(std::string_view quota_us, std::string_view period_us);
 
 /// The path of a process's control group for `controller` ("" in version 2 of control groups), from
-/// the text of /proc/self/cgroup; empty if the text contains none.
+/// the text of /proc/self/cgroup; empty if the text contains none that begins with a slash.
 std::string control_group_path(std::string_view text, std::string_view controller);
 
 }  // namespace mccl

@@ -1,8 +1,12 @@
-// Keeps descriptors 0, 1 and 2 free of the library's files and sockets. A program may close
-// standard output and still write to it; the text must not reach a file or socket of the library.
+// Descriptors of files and sockets. Keeps descriptors 0, 1 and 2 free of the library's files and
+// sockets. A program may close standard output and still write to it; the text must not reach a
+// file or socket of the library.
 #pragma once
 
+#include <string_view>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace mccl {
 
@@ -31,5 +35,12 @@ class Descriptor {
  private:
   int value_ = -1;
 };
+
+/// Blocks until the descriptor has one of the events of poll(2). Returns false if the deadline
+/// passed first.
+bool wait_for(int descriptor, short events, Clock::time_point deadline);
+
+/// Writes the text to a blocking descriptor. Returns false, and sets errno, if the system refuses.
+bool write_all(const Descriptor& file, std::string_view text);
 
 }  // namespace mccl

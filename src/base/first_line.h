@@ -1,8 +1,9 @@
-// Reads system files that hold one value, such as those in /sys.
+// Reads small files, such as those in /proc and /sys.
 #pragma once
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 namespace mccl {
@@ -13,6 +14,12 @@ inline std::string first_line(const std::filesystem::path& file) {
   std::string line;
   std::getline(stream, line);
   return line;
+}
+
+/// The contents of a file; empty if it cannot be read.
+inline std::string contents_of(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
 }
 
 }  // namespace mccl

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,34 +21,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostNesting = 64;
-
-/// Iterates over text and records how far the parser has read, because some of the parser's errors
-/// do not contain the position.
-class Cursor {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  Cursor(const char* at, const char** reached) : at_(at), reached_(reached) {}
-  const char& operator*() const { return *at_; }
-  Cursor& operator++() {
-    *reached_ = ++at_;
-    return *this;
-  }
-  Cursor operator++(int) {
-    const Cursor before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator==(const Cursor& a, const Cursor& b) { return a.at_ == b.at_; }
-
- private:
-  const char* at_;
-  const char** reached_;
-};
 
 /// "line L, column C" of the last byte that the parser has read.
 std::string position_in(std::string_view text, std::size_t bytes_read) {
@@ -130,15 +102,17 @@ class Checker : public nlohmann::json_sax<json> {
 
 json parse_json(std::string_view text, std::string_view origin, std::string_view expected,
                 const SeeKey& see_key) {
-  const char* reached = text.data();
+  // Some of the parser's errors do not contain the position, but the stream knows it.
+  std::istringstream input{std::string(text)};
+  const auto reached = [&input] {
+    return static_cast<std::size_t>(input.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in));
+  };
   const auto refuse = [&](std::size_t bytes_read, const std::string& found) {
     throw InvalidArgument(fmt::format("{}, {}: expected {}; found {}", printable(origin),
                                       position_in(text, bytes_read), expected, found));
   };
-  Checker checker([&] { return static_cast<std::size_t>(reached - text.data()); }, text.size(),
-                  refuse, see_key);
-  json::sax_parse(Cursor(text.data(), &reached), Cursor(text.data() + text.size(), &reached),
-                  &checker);
+  Checker checker(reached, text.size(), refuse, see_key);
+  json::sax_parse(input, &checker);
   return json::parse(text);
 }
 

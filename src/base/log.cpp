@@ -19,23 +19,11 @@ namespace mccl {
 
 namespace {
 
-struct LevelName {
-  LogLevel level;
-  std::string_view name;
-  spdlog::level::level_enum sink_level;
-};
-
-constexpr std::array<LevelName, 7> kLevels = {{
-    {LogLevel::trace, "TRACE", spdlog::level::trace},
-    {LogLevel::debug, "DEBUG", spdlog::level::debug},
-    {LogLevel::info, "INFO", spdlog::level::info},
-    {LogLevel::warn, "WARN", spdlog::level::warn},
-    {LogLevel::error, "ERROR", spdlog::level::err},
-    {LogLevel::fatal, "FATAL", spdlog::level::critical},
-    {LogLevel::off, "OFF", spdlog::level::off},
-}};
-
-const LevelName& entry_of(LogLevel level) { return kLevels[static_cast<std::size_t>(level)]; }
+/// Names of the levels, in the order of LogLevel, which is also the order of spdlog's levels.
+constexpr std::array<std::string_view, 7> kLevelNames = {"TRACE", "DEBUG", "INFO", "WARN",
+                                                         "ERROR", "FATAL", "OFF"};
+static_assert(static_cast<int>(LogLevel::warn) == SPDLOG_LEVEL_WARN &&
+              static_cast<int>(LogLevel::off) == SPDLOG_LEVEL_OFF);
 
 std::string json_line(std::string_view level, int rank, const std::string& group,
                       std::string_view message) {
@@ -58,8 +46,8 @@ std::string json_line(std::string_view level, int rank, const std::string& group
 }  // namespace
 
 LogLevel log_level_of(std::string_view name) {
-  for (const LevelName& entry : kLevels)
-    if (equal_ignoring_case(entry.name, name)) return entry.level;
+  for (std::size_t level = 0; level < kLevelNames.size(); ++level)
+    if (equal_ignoring_case(kLevelNames[level], name)) return static_cast<LogLevel>(level);
   throw InvalidArgument(
       fmt::format("log level: expected TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF; found {}",
                   in_quotes(name)));
@@ -105,14 +93,15 @@ void Log::write_formatted(LogLevel level, fmt::string_view format,
 /// in this function.
 void Log::write(LogLevel level, std::string_view text) const noexcept try {
   if (level == LogLevel::off || !enabled(level)) return;
-  const LevelName& entry = entry_of(level);
+  const auto sink_level = static_cast<spdlog::level::level_enum>(level);
+  const std::string_view name = kLevelNames[static_cast<std::size_t>(level)];
   spdlog::logger& logger = file_ ? file_->logger() : *logger_;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     if (is_json_) {
-      logger.log(entry.sink_level, json_line(entry.name, rank_, group_, line));
+      logger.log(sink_level, json_line(name, rank_, group_, line));
     } else {
-      logger.log(entry.sink_level, "{:<5} [{}] {}", entry.name, logger.name(), line);
+      logger.log(sink_level, "{:<5} [{}] {}", name, logger.name(), line);
     }
     text.remove_prefix(std::min(text.size(), line.size() + 1));
   }

@@ -41,10 +41,7 @@ std::size_t line_bytes() {
 
 std::uint64_t memory_bytes() {
   const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0
-             ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page)
-             : 0;
+  return pages > 0 ? static_cast<std::uint64_t>(pages) * page_bytes() : 0;
 }
 
 }  // namespace mccl

@@ -29,67 +29,25 @@ std::string with_unit(std::uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+void add(MetricsSummary& summary, const Tally& tally) {
+  summary.total_ops += tally.calls();
+  summary.total_bytes_sent += tally.bytes_sent();
+  summary.total_bytes_recv += tally.bytes_received();
+}
+
 }  // namespace
 
-/// The times in Counters include successful calls only, because the time of a call that timed out
-/// does not measure the network.
 struct Metrics::State {
-  struct Totals {
-    std::uint64_t calls = 0;
-    std::uint64_t sent = 0;
-    std::uint64_t received = 0;
-
-    void add(std::uint64_t more_calls, std::uint64_t more_sent, std::uint64_t more_received) {
-      calls += more_calls;
-      sent += more_sent;
-      received += more_received;
-    }
-  };
-  struct Counters {
-    std::uint64_t timed = 0;
-    std::uint64_t errors = 0;
-    std::uint64_t refused_connections = 0;
-    std::uint64_t repaired_links = 0;
-    double latency_s = 0;
-    double queue_wait_s = 0;
-    double execution_s = 0;
-    double network_s = 0;
-    double reduce_s = 0;
-    double sync_s = 0;
-    double peak_bits_per_s = 0;
-    Histogram latencies;
-  };
-
   mutable std::mutex mutex;  // guards the members below; held briefly
-  Counters counters;
+  /// The summary, with sums in place of averages, and without the counts of `tallies`. The times
+  /// include successful calls only, because the time of a call that timed out does not measure the
+  /// network.
+  MetricsSummary sums;
+  std::uint64_t timed = 0;  // number of calls in the sums of times
+  Histogram latencies;
   std::array<std::string_view, kCollectiveCount> algorithms;  // indexed by collective
-  std::uint64_t shm_links = 0;
-  std::uint64_t rdma_links = 0;
-  std::uint64_t tcp_links = 0;
-  std::int64_t staging_bytes = 0;
-  std::int64_t peak_staging_bytes = 0;
-  Totals counted;
   std::vector<std::shared_ptr<Tally>> tallies;
   std::shared_ptr<const FlightRecorder> recorder;  // the recorder of the context made last
-  Totals before_reset;                             // totals() at the last reset
-
-  /// Removes each Tally that no other object refers to any more, and adds its counts to `counted`.
-  void settle_tallies() {
-    std::erase_if(tallies, [this](const std::shared_ptr<Tally>& tally) {
-      if (tally.use_count() > 1) return false;
-      counted.add(tally->calls(), tally->bytes_sent(), tally->bytes_received());
-      return true;
-    });
-  }
-
-  /// Counts since construction, regardless of resets.
-  Totals totals() const {
-    Totals sum = counted;
-    for (const std::shared_ptr<Tally>& tally : tallies) {
-      sum.add(tally->calls(), tally->bytes_sent(), tally->bytes_received());
-    }
-    return sum;
-  }
 };
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {}
@@ -97,7 +55,12 @@ Metrics::~Metrics() = default;
 
 std::shared_ptr<Tally> Metrics::tally() {
   const std::lock_guard lock(state_->mutex);
-  state_->settle_tallies();
+  // Removes each Tally that no other object refers to any more, but keeps its counts.
+  std::erase_if(state_->tallies, [this](const std::shared_ptr<Tally>& tally) {
+    if (tally.use_count() > 1) return false;
+    add(state_->sums, *tally);
+    return true;
+  });
   return state_->tallies.emplace_back(std::make_shared<Tally>());
 }
 
@@ -109,47 +72,50 @@ void Metrics::record(const CallSample& call, std::uint32_t weight) {
   const double sync = std::max(0.0, execution - network - reduce);
 
   const std::lock_guard lock(state_->mutex);
-  state_->counted.add(1, call.bytes_sent, call.bytes_received);
-  State::Counters& counters = state_->counters;
+  MetricsSummary& sums = state_->sums;
+  ++sums.total_ops;
+  sums.total_bytes_sent += call.bytes_sent;
+  sums.total_bytes_recv += call.bytes_received;
   if (call.failed) {
-    ++counters.errors;
+    ++sums.total_errors;
     return;
   }
-  const double times = weight;
-  counters.timed += weight;
-  counters.queue_wait_s += times * queue_wait;
-  counters.execution_s += times * execution;
-  counters.network_s += times * network;
-  counters.reduce_s += times * reduce;
-  counters.sync_s += times * sync;
-  counters.latency_s += times * (queue_wait + execution);
-  counters.latencies.add(queue_wait + execution, weight);
+  const double ms = 1e3 * weight;
+  state_->timed += weight;
+  sums.avg_queue_wait_ms += ms * queue_wait;
+  sums.avg_execution_ms += ms * execution;
+  sums.avg_network_ms += ms * network;
+  sums.avg_reduce_ms += ms * reduce;
+  sums.avg_sync_ms += ms * sync;
+  sums.avg_latency_ms += ms * (queue_wait + execution);
+  state_->latencies.add(queue_wait + execution, weight);
   if (execution > 0)
-    counters.peak_bits_per_s =
-        std::max(counters.peak_bits_per_s, 8 * static_cast<double>(call.payload_bytes) / execution);
+    sums.peak_throughput_gbps = std::max(
+        sums.peak_throughput_gbps, 8e-9 * static_cast<double>(call.payload_bytes) / execution);
 }
 
 void Metrics::record_refused_connection() {
   const std::lock_guard lock(state_->mutex);
-  ++state_->counters.refused_connections;
+  ++state_->sums.refused_connections;
 }
 
 void Metrics::record_link(std::string_view transport) {
   const std::lock_guard lock(state_->mutex);
-  if (transport == "shm") ++state_->shm_links;
-  if (transport == "rdma") ++state_->rdma_links;
-  if (transport == "tcp") ++state_->tcp_links;
+  if (transport == "shm") ++state_->sums.shm_links;
+  if (transport == "rdma") ++state_->sums.rdma_links;
+  if (transport == "tcp") ++state_->sums.tcp_links;
 }
 
 void Metrics::record_repaired_link() {
   const std::lock_guard lock(state_->mutex);
-  ++state_->counters.repaired_links;
+  ++state_->sums.repaired_links;
 }
 
 void Metrics::record_staging(std::int64_t bytes) {
   const std::lock_guard lock(state_->mutex);
-  state_->staging_bytes += bytes;
-  state_->peak_staging_bytes = std::max(state_->peak_staging_bytes, state_->staging_bytes);
+  MetricsSummary& sums = state_->sums;
+  sums.staging_bytes += static_cast<std::uint64_t>(bytes);
+  sums.peak_staging_bytes = std::max(sums.peak_staging_bytes, sums.staging_bytes);
 }
 
 void Metrics::record_algorithm(Collective collective, std::string_view algorithm) {
@@ -178,44 +144,38 @@ std::string Metrics::flight_record() const {
 
 MetricsSummary Metrics::summary() const {
   const std::lock_guard lock(state_->mutex);
-  const State::Counters& counters = state_->counters;
-  const State::Totals total = state_->totals();
-  const State::Totals& before = state_->before_reset;
-  const auto average_ms = [&](double sum_s) {
-    return counters.timed == 0 ? 0 : 1e3 * sum_s / static_cast<double>(counters.timed);
-  };
-  return {
-      .total_ops = total.calls - before.calls,
-      .total_bytes_sent = total.sent - before.sent,
-      .total_bytes_recv = total.received - before.received,
-      .total_errors = counters.errors,
-      .refused_connections = counters.refused_connections,
-      .avg_latency_ms = average_ms(counters.latency_s),
-      .p50_latency_ms = 1e3 * counters.latencies.quantile(0.50),
-      .p99_latency_ms = 1e3 * counters.latencies.quantile(0.99),
-      .peak_throughput_gbps = counters.peak_bits_per_s / 1e9,
-      .avg_sync_ms = average_ms(counters.sync_s),
-      .avg_network_ms = average_ms(counters.network_s),
-      .avg_reduce_ms = average_ms(counters.reduce_s),
-      .avg_queue_wait_ms = average_ms(counters.queue_wait_s),
-      .avg_execution_ms = average_ms(counters.execution_s),
-      .staging_bytes = static_cast<std::uint64_t>(state_->staging_bytes),
-      .peak_staging_bytes = static_cast<std::uint64_t>(state_->peak_staging_bytes),
-      .pinned_bytes = pinned_memory().bytes(),
-      .peak_pinned_bytes = pinned_memory().peak_bytes(),
-      .shm_links = state_->shm_links,
-      .rdma_links = state_->rdma_links,
-      .tcp_links = state_->tcp_links,
-      .repaired_links = counters.repaired_links,
-  };
+  MetricsSummary summary = state_->sums;
+  for (const std::shared_ptr<Tally>& tally : state_->tallies) add(summary, *tally);
+  for (double* const time :
+       {&summary.avg_latency_ms, &summary.avg_sync_ms, &summary.avg_network_ms,
+        &summary.avg_reduce_ms, &summary.avg_queue_wait_ms, &summary.avg_execution_ms}) {
+    *time /= static_cast<double>(std::max<std::uint64_t>(state_->timed, 1));
+  }
+  summary.p50_latency_ms = 1e3 * state_->latencies.quantile(0.50);
+  summary.p99_latency_ms = 1e3 * state_->latencies.quantile(0.99);
+  summary.pinned_bytes = pinned_memory().bytes();
+  summary.peak_pinned_bytes = pinned_memory().peak_bytes();
+  return summary;
 }
 
 void Metrics::reset() {
   const std::lock_guard lock(state_->mutex);
-  state_->counters = {};
-  state_->peak_staging_bytes = state_->staging_bytes;
+  const MetricsSummary& before = state_->sums;
+  MetricsSummary sums{.staging_bytes = before.staging_bytes,
+                      .peak_staging_bytes = before.staging_bytes,
+                      .shm_links = before.shm_links,
+                      .rdma_links = before.rdma_links,
+                      .tcp_links = before.tcp_links};
+  // The counts of the tallies up to now do not count any more. The sums may wrap around below 0.
+  for (const std::shared_ptr<Tally>& tally : state_->tallies) {
+    sums.total_ops -= tally->calls();
+    sums.total_bytes_sent -= tally->bytes_sent();
+    sums.total_bytes_recv -= tally->bytes_received();
+  }
+  state_->sums = sums;
+  state_->timed = 0;
+  state_->latencies = {};
   pinned_memory().reset_peak();
-  state_->before_reset = state_->totals();
 }
 
 std::string to_table(const MetricsSummary& summary) {

@@ -53,6 +53,10 @@ std::string open_files_advice(int error) {
                      open_files_limit());
 }
 
+std::string describe_errno(int error) {
+  return std::system_category().message(error) + open_files_advice(error);
+}
+
 bool lacks_files(int error) { return error == EMFILE || error == ENFILE; }
 
 std::string without_files(int rank, int error) {

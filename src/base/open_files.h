@@ -1,5 +1,5 @@
-// Counts the files, including connections, that this process has open, and raises the limit of
-// open files.
+// Counts the files, including connections, that this process has open, raises the limit of open
+// files, and describes errors of system calls.
 #pragma once
 
 #include <chrono>
@@ -22,6 +22,9 @@ std::size_t open_files();
 /// If the errno means that no more files can be opened, returns advice for a message: " (this
 /// process may open 1024; raise the limit with ulimit -n)". Otherwise returns empty text.
 std::string open_files_advice(int error);
+
+/// Returns the system's text for an errno, with open_files_advice(): "Connection refused".
+std::string describe_errno(int error);
 
 /// True if the errno means that no more files can be opened.
 bool lacks_files(int error);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/node_list.h"
@@ -85,11 +84,6 @@ int derived_port(std::string_view seed) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   for (const char c : seed) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
   return kFirstDerivedPort + static_cast<int>((hash ^ (hash >> 32)) % kDerivedPorts);
-}
-
-std::string at_port(const std::string& host, int port) {
-  const bool v6 = host.find(':') != host.npos && !host.starts_with('[');
-  return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
 LauncherFinding found_by(const Reader& reader, Placement placement, std::string_view by) {

@@ -23,15 +23,6 @@ void require(bool good, const std::string& path) {
                   printable(path), std::strerror(errno)));
 }
 
-void write_all(int file, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(file, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    require(n > 0, path);
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
 }  // namespace
 
 void replace_file(const std::string& path, std::string_view text, mode_t mode,
@@ -41,7 +32,7 @@ void replace_file(const std::string& path, std::string_view text, mode_t mode,
   require(static_cast<bool>(file), path);
   try {
     ::fchmod(file.get(), mode);
-    write_all(file.get(), text, path);
+    require(write_all(file, text), path);
     require(::fsync(file.get()) == 0, path);
     if (before) before();
     require(::rename(beside.c_str(), path.c_str()) == 0, path);

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "mccl/secret.h"

@@ -29,12 +29,6 @@ bool is_control(char c) {
   return byte < 0x20 || byte == 0x7f;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 template <typename Integer>
 std::optional<Integer> whole_integer(std::string_view text) {
   Integer value = 0;
@@ -57,6 +51,12 @@ std::optional<int> unit_shift(std::string_view unit) {
 }
 
 }  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
   return whole_integer<std::int64_t>(trimmed(text));
@@ -141,6 +141,11 @@ bool is_ip_address(std::string_view text) {
   in6_addr bytes = {};
   return ::inet_pton(AF_INET, address.c_str(), &bytes) == 1 ||
          ::inet_pton(AF_INET6, address.c_str(), &bytes) == 1;
+}
+
+std::string at_port(const std::string& host, int port) {
+  const bool v6 = host.find(':') != host.npos && !host.starts_with('[');
+  return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
 }  // namespace mccl

@@ -22,6 +22,9 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 /// 0, 1, true, false, yes, no, on or off; letters may be upper or lower case.
 std::optional<bool> parse_boolean(std::string_view text);
 
+/// Removes leading and trailing blanks, tabs and line ends.
+std::string_view trimmed(std::string_view text);
+
 /// Converts only ASCII letters, whatever the locale.
 constexpr char lower_case_letter(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -39,5 +42,7 @@ std::string in_quotes(std::string_view text);
 bool is_gid(std::string_view text);
 /// True for an IPv4 address, or an IPv6 address without brackets.
 bool is_ip_address(std::string_view text);
+/// Returns "host:port", with an IPv6 address in brackets.
+std::string at_port(const std::string& host, int port);
 
 }  // namespace mccl

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "base/no_signal.h"
+#include "base/open_files.h"
 #include "mccl/error.h"
 
 namespace mccl {
@@ -15,8 +15,7 @@ namespace mccl {
 namespace {
 
 [[noreturn]] void refuse(int error) {
-  throw Error(std::string("cannot create a pair of sockets: ") + std::strerror(error) +
-              ". Check the limit of open files (ulimit -n)");
+  throw Error("cannot create a pair of sockets: " + describe_errno(error));
 }
 
 }  // namespace

@@ -112,24 +112,21 @@ class CombinedState final : public WorkState {
   }
 
  private:
-  void part_done(std::exception_ptr error) {
-    if (error) {
-      std::lock_guard lock(first_error_mutex_);
-      if (!first_error_) first_error_ = error;
-    }
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  void part_done(const std::exception_ptr& error) {
     std::exception_ptr first;
     {
-      std::lock_guard lock(first_error_mutex_);
+      const std::lock_guard lock(left_mutex_);
+      if (!first_error_) first_error_ = error;
+      if (--left_ > 0) return;
       first = first_error_;
     }
     for (const Work::Callback& callback : finish(first)) callback(first);
   }
 
   const Parts parts_;
-  std::atomic<std::size_t> left_;
-  std::mutex first_error_mutex_;
-  std::exception_ptr first_error_;  // guarded by first_error_mutex_
+  std::mutex left_mutex_;
+  std::size_t left_;                // number of parts in flight; guarded by left_mutex_
+  std::exception_ptr first_error_;  // guarded by left_mutex_
 };
 
 }  // namespace

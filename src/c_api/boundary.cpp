@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -117,21 +119,11 @@ namespace mccl::c_api {
 namespace {
 
 std::string_view name_of(HandleKind kind) {
-  switch (kind) {
-    case HandleKind::config:
-      return "a mccl_config";
-    case HandleKind::store:
-      return "a mccl_store";
-    case HandleKind::context:
-      return "a mccl_context";
-    case HandleKind::group:
-      return "a mccl_group";
-    case HandleKind::work:
-      return "a mccl_work";
-    case HandleKind::memory:
-      return "a mccl_memory";
-  }
-  return "no valid handle (perhaps it was destroyed)";
+  constexpr std::string_view kNames[] = {"a mccl_config", "a mccl_store", "a mccl_context",
+                                         "a mccl_group",  "a mccl_work",  "a mccl_memory"};
+  const auto place =
+      static_cast<std::uint32_t>(kind) - static_cast<std::uint32_t>(HandleKind::config);
+  return place < std::size(kNames) ? kNames[place] : "no valid handle (perhaps it was destroyed)";
 }
 
 }  // namespace

@@ -37,6 +37,13 @@ mccl_status guarded(Body&& body) noexcept {
   }
 }
 
+/// Runs `body` and returns its value, or `otherwise` if it throws.
+template <typename Value, typename Body>
+Value value_or(Value otherwise, Body&& body) noexcept {
+  guarded([&] { otherwise = body(); });
+  return otherwise;
+}
+
 /// Returns `text`. Throws InvalidArgument if it is null; the message contains `argument`.
 const char* text_of(const char* call, const char* argument, const char* text);
 

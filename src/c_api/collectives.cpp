@@ -6,6 +6,7 @@
 #include "mccl/group.h"
 
 using namespace mccl::c_api;
+using mccl::CallOptions;
 using mccl::DType;
 using mccl::Group;
 using mccl::ReduceOp;
@@ -41,9 +42,8 @@ mccl_status mccl_broadcast(mccl_group* group, void* data, size_t count, mccl_dty
                            int32_t root, const mccl_call_options* options,
                            mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_broadcast";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
-    return target.broadcast({data, count, dtype_of(kCall, dtype)}, root, read.call);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
+    return target.broadcast({data, count, dtype_of(kCall, dtype)}, root, call);
   });
 }
 
@@ -63,11 +63,10 @@ mccl_status mccl_all_gather(mccl_group* group, const void* in, void* out, size_t
                             mccl_dtype dtype, const mccl_call_options* options,
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_gather";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
-    return target.all_gather({in, count, type}, {out, total, type}, read.call);
+    return target.all_gather({in, count, type}, {out, total, type}, call);
   });
 }
 
@@ -75,12 +74,11 @@ mccl_status mccl_all_gatherv(mccl_group* group, const void* in, void* out, const
                              mccl_dtype dtype, const mccl_call_options* options,
                              mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_gatherv";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.all_gatherv({in, parts.of(target.rank()), type}, {out, parts.total, type},
-                              parts.each, read.call);
+                              parts.each, call);
   });
 }
 
@@ -88,11 +86,10 @@ mccl_status mccl_gather(mccl_group* group, const void* in, void* out, size_t cou
                         mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                         mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_gather";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
-    return target.gather({in, count, type}, {out, total, type}, root, read.call);
+    return target.gather({in, count, type}, {out, total, type}, root, call);
   });
 }
 
@@ -100,12 +97,11 @@ mccl_status mccl_gatherv(mccl_group* group, const void* in, void* out, const siz
                          mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_gatherv";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.gatherv({in, parts.of(target.rank()), type}, {out, parts.total, type}, parts.each,
-                          root, read.call);
+                          root, call);
   });
 }
 
@@ -113,11 +109,10 @@ mccl_status mccl_scatter(mccl_group* group, const void* in, void* out, size_t co
                          mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_scatter";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
-    return target.scatter({in, total, type}, {out, count, type}, root, read.call);
+    return target.scatter({in, total, type}, {out, count, type}, root, call);
   });
 }
 
@@ -125,12 +120,11 @@ mccl_status mccl_scatterv(mccl_group* group, const void* in, void* out, const si
                           mccl_dtype dtype, int32_t root, const mccl_call_options* options,
                           mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_scatterv";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const Counts parts = counts_of(kCall, "counts", counts, target);
     return target.scatterv({in, parts.total, type}, {out, parts.of(target.rank()), type},
-                           parts.each, root, read.call);
+                           parts.each, root, call);
   });
 }
 
@@ -164,11 +158,10 @@ mccl_status mccl_all_to_all(mccl_group* group, const void* in, void* out, size_t
                             mccl_dtype dtype, const mccl_call_options* options,
                             mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_to_all";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const std::size_t total = total_of(kCall, count, target);
-    return target.all_to_all({in, total, type}, {out, total, type}, read.call);
+    return target.all_to_all({in, total, type}, {out, total, type}, call);
   });
 }
 
@@ -176,42 +169,35 @@ mccl_status mccl_all_to_allv(mccl_group* group, const void* in, const size_t* in
                              const size_t* out_counts, mccl_dtype dtype,
                              const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_all_to_allv";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
     const DType type = dtype_of(kCall, dtype);
     const Counts given = counts_of(kCall, "in_counts", in_counts, target);
     const Counts taken = counts_of(kCall, "out_counts", out_counts, target);
     return target.all_to_allv({in, given.total, type}, given.each, {out, taken.total, type},
-                              taken.each, read.call);
+                              taken.each, call);
   });
 }
 
 mccl_status mccl_barrier(mccl_group* group, const mccl_call_options* options,
                          mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_barrier";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
-    return target.barrier(read.call);
-  });
+  return submit_move(kCall, group, options, work,
+                     [&](Group& target, const CallOptions& call) { return target.barrier(call); });
 }
-
-using namespace mccl::c_api;
 
 mccl_status mccl_send(mccl_group* group, const void* data, size_t count, mccl_dtype dtype,
                       int32_t peer, uint32_t tag, const mccl_call_options* options,
                       mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_send";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
-    return target.send({data, count, dtype_of(kCall, dtype)}, peer, tag, read.call);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
+    return target.send({data, count, dtype_of(kCall, dtype)}, peer, tag, call);
   });
 }
 
 mccl_status mccl_recv(mccl_group* group, void* data, size_t count, mccl_dtype dtype, int32_t peer,
                       uint32_t tag, const mccl_call_options* options, mccl_work** work) noexcept {
   constexpr const char* kCall = "mccl_recv";
-  return submit(kCall, group, options, work, [&](Group& target, const ReadOptions& read) {
-    refuse_options_of_sums(kCall, read);
-    return target.recv({data, count, dtype_of(kCall, dtype)}, peer, tag, read.call);
+  return submit_move(kCall, group, options, work, [&](Group& target, const CallOptions& call) {
+    return target.recv({data, count, dtype_of(kCall, dtype)}, peer, tag, call);
   });
 }

@@ -19,11 +19,7 @@ using namespace mccl::c_api;
 
 namespace {
 
-mccl::Context& context_of(const char* call, mccl_context* context) {
-  return *checked(call, "context", context).value;
-}
-
-const mccl::Context& context_of(const char* call, const mccl_context* context) {
+mccl::Context& context_of(const char* call, const mccl_context* context) {
   return *checked(call, "context", context).value;
 }
 
@@ -101,23 +97,18 @@ mccl_status mccl_context_allocate(mccl_context* context, size_t bytes,
 }
 
 void* mccl_memory_data(const mccl_memory* memory) noexcept {
-  void* data = nullptr;
-  guarded([&] { data = checked("mccl_memory_data", "memory", memory).value.get(); });
-  return data;
+  return value_or<void*>(nullptr,
+                         [&] { return checked("mccl_memory_data", "memory", memory).value.get(); });
 }
 
 void mccl_memory_destroy(mccl_memory* memory) noexcept { destroy("mccl_memory_destroy", memory); }
 
 int32_t mccl_context_rank(const mccl_context* context) noexcept {
-  int32_t rank = -1;
-  guarded([&] { rank = context_of("mccl_context_rank", context).rank(); });
-  return rank;
+  return value_or(-1, [&] { return context_of("mccl_context_rank", context).rank(); });
 }
 
 int32_t mccl_context_size(const mccl_context* context) noexcept {
-  int32_t size = -1;
-  guarded([&] { size = context_of("mccl_context_size", context).size(); });
-  return size;
+  return value_or(-1, [&] { return context_of("mccl_context_size", context).size(); });
 }
 
 mccl_status mccl_context_setting(const mccl_context* context, const char* name, char* text,
@@ -180,8 +171,6 @@ mccl_status mccl_after_fork_in_child(mccl_context* context) noexcept {
     handle.value->abandon_after_fork();
   });
 }
-
-using namespace mccl::c_api;
 
 namespace {
 

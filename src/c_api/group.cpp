@@ -15,21 +15,16 @@
 using namespace mccl::c_api;
 
 int32_t mccl_group_rank(const mccl_group* group) noexcept {
-  int32_t rank = -1;
-  guarded([&] { rank = group_of("mccl_group_rank", group).rank(); });
-  return rank;
+  return value_or(-1, [&] { return group_of("mccl_group_rank", group).rank(); });
 }
 
 int32_t mccl_group_size(const mccl_group* group) noexcept {
-  int32_t size = -1;
-  guarded([&] { size = group_of("mccl_group_size", group).size(); });
-  return size;
+  return value_or(-1, [&] { return group_of("mccl_group_size", group).size(); });
 }
 
 const char* mccl_group_name(const mccl_group* group) noexcept {
-  const char* name = nullptr;
-  guarded([&] { name = group_of("mccl_group_name", group).name().c_str(); });
-  return name;
+  return value_or<const char*>(nullptr,
+                               [&] { return group_of("mccl_group_name", group).name().c_str(); });
 }
 
 mccl_status mccl_group_split(mccl_group* group, int32_t color, int32_t key,
@@ -97,8 +92,6 @@ std::shared_ptr<const std::atomic<bool>> coalescing_on(const std::shared_ptr<Gro
 
 }  // namespace mccl::c_api
 
-using namespace mccl::c_api;
-
 mccl_status mccl_begin_coalescing(mccl_group* group) noexcept {
   return guarded([&] {
     mccl::Group& target = group_of("mccl_begin_coalescing", group);
@@ -117,13 +110,12 @@ mccl_status mccl_end_coalescing(mccl_group* group, mccl_work** work) noexcept {
     mccl::Group& target = group_of("mccl_end_coalescing", group);
     std::unique_ptr<mccl_work> handle = work ? new_work(group->value) : nullptr;
     const auto here = found(group->value);
-    std::shared_ptr<std::atomic<bool>> started;
     if (here != begun.end()) {
-      started = std::move(here->started);
+      // If the next call throws, the calls of the batch have ended with its error.
+      *here->started = true;
       begun.erase(here);
     }
     const mccl::Work all = target.end_coalescing();
-    if (started) *started = true;
     if (!handle) {
       all.wait();
       return;

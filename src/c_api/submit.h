@@ -53,10 +53,16 @@ mccl_status submit(const char* call, mccl_group* group, const mccl_call_options*
   });
 }
 
-/// Throws InvalidArgument if an option for reductions is set. Used for calls that reduce nothing.
-inline void refuse_options_of_sums(const char* call, const ReadOptions& options) {
-  refuse_factor(call, options);
-  refuse_left_out(call, options);
+/// submit() for a call that reduces nothing: refuses the options for reductions. Runs
+/// `start(group, call_options)`.
+template <typename Start>
+mccl_status submit_move(const char* call, mccl_group* group, const mccl_call_options* options,
+                        mccl_work** work, Start&& start) noexcept {
+  return submit(call, group, options, work, [&](Group& target, const ReadOptions& read) {
+    refuse_factor(call, read);
+    refuse_left_out(call, read);
+    return start(target, read.call);
+  });
 }
 
 }  // namespace mccl::c_api

@@ -76,9 +76,7 @@ mccl_status mccl_work_error(const mccl_work* work, char* text, size_t capacity,
 }
 
 int32_t mccl_work_source(const mccl_work* work) noexcept {
-  int32_t source = -1;
-  guarded([&] { source = work_of("mccl_work_source", work).source(); });
-  return source;
+  return value_or(-1, [&] { return work_of("mccl_work_source", work).source(); });
 }
 
 mccl_status mccl_work_on_done(const mccl_work* work, mccl_callback callback, void* user) noexcept {

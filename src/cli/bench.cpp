@@ -89,7 +89,7 @@ void check_ranks(Options& options, int ranks, bool one_host, bool all_asked) {
   if (options.root >= ranks) {
     throw InvalidArgument(fmt::format("--root {}: the ranks are 0 to {}", options.root, ranks - 1));
   }
-  if (ranks == 1 && std::erase(options.routines, Routine::sendrecv) > 0 && !all_asked)
+  if (ranks == 1 && std::erase(options.routines, kSendrecv) > 0 && !all_asked)
     throw InvalidArgument("sendrecv needs at least two ranks; give --ranks");
   const std::size_t largest = largest_call(options, ranks);
   const double needed = 2.0 * static_cast<double>(largest) * (one_host ? ranks : 1);

@@ -26,7 +26,6 @@ using cluster::Finding;
 using cluster::HostFacts;
 using cluster::Interface;
 using cluster::Severity;
-using doctor::Report;
 using hosts::Asked;
 using nlohmann::json;
 using Rows = cluster::TableRows;
@@ -249,7 +248,8 @@ Report look(const DoctorFlags& flags, const std::vector<Host>& all, const Reachi
 
 int run_doctor(const DoctorFlags& flags) {
   if (flags.selftest) check_writable("--output", flags.output);
-  const std::vector<Host> all = hosts::each_once(hosts_of(flags.which).hosts);
+  const std::vector<Host> entries = hosts_of(flags.which).hosts;
+  const std::vector<Host> all = hosts::each_once(entries);
   const Reaching reaching{process_environment(), flags.which.ssh_arguments, flags.verbose};
   Signals signals;
   Report report = look(flags, all, reaching, signals);
@@ -260,7 +260,7 @@ int run_doctor(const DoctorFlags& flags) {
     fmt::print("\nChecked again:\n{}", text_of(report));
   }
   if (flags.selftest &&
-      !doctor::run_selftest(flags.which, report, json_of(report), flags.output, signals))
+      !run_selftest(flags.which, entries, report, json_of(report), flags.output, signals))
     return kFailed;
   const auto worst = cluster::worst_of(report.findings);
   if (!worst) return kGood;

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <list>
@@ -21,6 +20,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/open_files.h"
+#include "base/rare_line.h"
+#include "base/value_text.h"
 #include "cli/command.h"
 #include "cli/kit/process.h"
 #include "mccl/error.h"
@@ -51,6 +54,8 @@ struct ForwardFlags {
   std::vector<std::string> addresses;
 };
 constexpr auto kBetweenTries = 200ms;
+/// Time for which no connection is accepted after the system has refused one.
+constexpr auto kAfterRefusal = 100ms;
 constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
 constexpr std::size_t kMostRead = std::size_t{64} << 10;
 constexpr std::size_t kMostPairs = 8192;
@@ -79,10 +84,11 @@ Listener listen_at(std::uint16_t wanted) {
   }
 }
 
-/// Returns the owner of a connection, according to the kernel's table at `path`.
-std::optional<uid_t> owner_of(const char* path, const std::string& local,
+/// Returns the owner of a connection, according to the kernel's table.
+std::optional<uid_t> owner_of(std::ifstream& table, const std::string& local,
                               const std::string& remote) {
-  std::ifstream table(path);
+  table.clear();
+  table.seekg(0);
   for (std::string line; std::getline(table, line);) {
     std::array<char, 64> from = {};
     std::array<char, 64> to = {};
@@ -95,17 +101,46 @@ std::optional<uid_t> owner_of(const char* path, const std::string& local,
   return {};
 }
 
-/// True if the process at `peer`, which has connected to 127.0.0.1:`port`, belongs to this user.
-bool is_own(const Address& peer, std::uint16_t port) {
-  // The kernel prints the four bytes of an address as one integer in the machine's byte order.
-  const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;
-  const std::string there = fmt::format("{:08X}:{:04X}", number, peer.port());
-  const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
-  const auto owner = owner_of("/proc/net/tcp", there, here);
-  if (owner) return *owner == ::getuid();
-  // The peer may be an IPv6 socket that is connected to an IPv4 address.
-  const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
-  return owner_of("/proc/net/tcp6", mapped + there, mapped + here) == ::getuid();
+/// The kernel's tables of connections. They stay open, so that a lookup needs no file descriptor.
+class ConnectionTables {
+ public:
+  ConnectionTables() {
+    if (!ipv4_)
+      throw Error(
+          "cannot read /proc/net/tcp, which names the owner of each connection, so no connection "
+          "is forwarded; mount /proc on this host");
+  }
+
+  /// True if the process at `peer`, which has connected to 127.0.0.1:`port`, belongs to this user.
+  bool is_own(const Address& peer, std::uint16_t port) {
+    // The kernel prints the four bytes of an address as one integer in the machine's byte order.
+    const in_addr_t number = reinterpret_cast<const sockaddr_in*>(peer.data())->sin_addr.s_addr;
+    const std::string there = fmt::format("{:08X}:{:04X}", number, peer.port());
+    const std::string here = fmt::format("{:08X}:{:04X}", htonl(INADDR_LOOPBACK), port);
+    const auto owner = owner_of(ipv4_, there, here);
+    if (owner) return *owner == ::getuid();
+    // The peer may be an IPv6 socket that is connected to an IPv4 address.
+    const std::string mapped = fmt::format("0000000000000000{:08X}", htonl(0xffff));
+    return owner_of(ipv6_, mapped + there, mapped + here) == ::getuid();
+  }
+
+ private:
+  std::ifstream ipv4_{"/proc/net/tcp"};
+  std::ifstream ipv6_{"/proc/net/tcp6"};  ///< Not open if the kernel has no IPv6.
+};
+
+/// Throws InvalidArgument if the path is too long for the address of a local socket.
+sockaddr_un local_address(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  constexpr std::size_t kLongest = sizeof address.sun_path - 1;
+  if (path.size() > kLongest)
+    throw InvalidArgument(
+        fmt::format("--socket: expected a path of at most {} bytes, the limit of the system; found "
+                    "{} bytes: {}",
+                    kLongest, path.size(), printable(path, path.size())));
+  path.copy(address.sun_path, path.size());
+  return address;
 }
 
 /// Returns the first address that accepts or refuses a connection within `patience`, if any.
@@ -145,8 +180,8 @@ std::string first_that_answers(const std::vector<std::string>& addresses, std::u
 /// first answer, the relay connects again and sends everything again that the client has sent.
 class Relay {
  public:
-  Relay(std::uint16_t wanted, std::string socket)
-      : socket_(std::move(socket)), listener_(listen_at(wanted)) {}
+  Relay(std::uint16_t wanted, const std::string& socket)
+      : server_(local_address(socket)), listener_(listen_at(wanted)) {}
 
   std::uint16_t port() const { return listener_.address().port(); }
   void run() {
@@ -157,11 +192,15 @@ class Relay {
         std::array<char, 256> ignored;
         ends = read_some(STDIN_FILENO, ignored.data(), ignored.size()) <= 0;
       });
-      if (pairs_.size() < kMostPairs)
+      if (Clock::now() < accept_at_) {
+        watch.at(accept_at_);
+      } else if (pairs_.size() < kMostPairs) {
         watch.on(listener_.descriptor(), POLLIN, [this] { accept(); });
+      }
       for (ForwardedConnection& pair : pairs_) this->watch(watch, pair);
       watch.wait();
-      pairs_.remove_if([](const ForwardedConnection& pair) { return pair.over; });
+      if (pairs_.remove_if([](const ForwardedConnection& pair) { return pair.over; }) > 0)
+        accept_at_ = {};
     }
   }
 
@@ -196,22 +235,28 @@ class Relay {
 
   void accept() {
     transport::tcp::Accepted accepted = listener_.accept();
-    if (!accepted.socket || !is_own(accepted.from, port())) return;
+    if (accepted.error != 0) {
+      // The connection still waits, so poll(2) would report the listener again at once.
+      const Clock::time_point now = Clock::now();
+      accept_at_ = now + kAfterRefusal;
+      refusals_.write(log_, LogLevel::warn, now,
+                      fmt::format("mccl forward cannot accept a connection to the store: {}; the "
+                                  "connection waits",
+                                  describe_errno(accepted.error)));
+    }
+    if (!accepted.socket || !tables_.is_own(accepted.from, port())) return;
     ForwardedConnection& pair = pairs_.emplace_back();
     pair.client = ByteStream(std::move(accepted.socket));
     lead_on(pair);
   }
 
   void lead_on(ForwardedConnection& pair) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, socket_.c_str(), sizeof address.sun_path - 1);
     pair.retry_at = Clock::now() + kBetweenTries;
     Socket socket(::socket(AF_UNIX, SOCK_STREAM, 0));
     if (!socket) return;
     transport::tcp::make_non_blocking(socket);
-    if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address),
-                  sizeof address) != 0)
+    if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&server_),
+                  sizeof server_) != 0)
       return;
     pair.onward.emplace(std::move(socket));
     pair.onward->queue(pair.unanswered);
@@ -243,9 +288,13 @@ class Relay {
     }
   }
 
-  const std::string socket_;
+  const sockaddr_un server_;
+  ConnectionTables tables_;
   transport::tcp::Listener listener_;
   std::list<ForwardedConnection> pairs_;
+  Clock::time_point accept_at_ = {};  ///< Time before which no connection is accepted.
+  const Log log_{-1, LogLevel::warn};
+  RareLine refusals_;
 };
 
 /// Begins a new line first, because a start-up file of the shell may have printed a part of one.
@@ -262,6 +311,7 @@ int run_forward(const ForwardFlags& flags) {
   throw Error(
       "this system does not report the owner of a connection, so no connection is forwarded");
 #endif
+  raise_open_files_limit();
   Relay relay(port, flags.socket);
   if (say(fmt::format("listening {}", relay.port())) != kGood) return kFailed;
   relay.run();

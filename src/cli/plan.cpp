@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -88,8 +87,8 @@ std::string read_named(std::string_view flag, const std::string& path, std::stri
 }
 
 std::vector<Question> questions_of(const PlanFlags& flags) {
-  bench::Options calls = bench::parse_calls(flags.calls, {}, bench::Routine::sendrecv);
-  if (std::erase(calls.routines, bench::Routine::sendrecv) > 0 &&
+  bench::Options calls = bench::parse_calls(flags.calls, {}, bench::kSendrecv);
+  if (std::erase(calls.routines, bench::kSendrecv) > 0 &&
       std::ranges::find(flags.calls.routines, "all") == flags.calls.routines.end()) {
     throw InvalidArgument(
         "sendrecv is not a collective, so mccl plan cannot predict it; choose a collective");
@@ -232,8 +231,7 @@ int run_questions(const PlanFlags& flags) {
   fmt::print("# mccl {}: {} rank{} on {} node{}, {}, algorithm {}, compression {}\n{}",
              MCCL_VERSION, flags.ranks, flags.ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
              flags.calls.dtype, flags.algorithm, compression, facts_text(facts, basis.origin));
-  if (!flags.links.empty())
-    fmt::print("{}", links_text(basis.cabling, facts.latency_s, facts.bytes_per_s));
+  if (!flags.links.empty()) fmt::print("{}", links_text(basis.cabling, facts.cables.get()));
   auto rows = nlohmann::ordered_json::array();
   std::optional<bench::Routine> under;
   for (const Question& question : questions) {

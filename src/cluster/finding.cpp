@@ -8,6 +8,12 @@
 #include "base/value_text.h"
 
 namespace mccl::cluster {
+namespace {
+
+/// Escapes the text, which may come from a host, without cutting it.
+std::string escaped(const std::string& text) { return printable(text, text.size()); }
+
+}  // namespace
 
 std::string_view name_of(Severity severity) {
   constexpr std::array<std::string_view, 3> kNames = {"note", "warning", "problem"};
@@ -34,10 +40,10 @@ void sort_by_severity(Findings& findings) {
 std::string text_of(std::span<const Finding> findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    text += fmt::format("{}: {}: {}\n", name_of(finding.severity), printable(finding.where),
-                        printable(finding.what));
-    if (!finding.why.empty()) text += fmt::format("  why:  {}\n", printable(finding.why));
-    if (!finding.cure.empty()) text += fmt::format("  cure: {}\n", printable(finding.cure));
+    text += fmt::format("{}: {}: {}\n", name_of(finding.severity), escaped(finding.where),
+                        escaped(finding.what));
+    if (!finding.why.empty()) text += fmt::format("  why:  {}\n", escaped(finding.why));
+    if (!finding.cure.empty()) text += fmt::format("  cure: {}\n", escaped(finding.cure));
   }
   return text;
 }

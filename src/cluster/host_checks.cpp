@@ -120,13 +120,14 @@ void check_cables(const HostFacts& facts, Findings& findings) {
            fmt::format("{} has the address {} and no carrier", name, address), facts.host,
            "the cable of this interface is cut or unplugged, or the other end is off: no "
            "packets pass",
-           "check that both ends are plugged in and up: " + command_to_show(facts.system, name)});
+           fmt::format("check that both ends are plugged in and up: {} {}",
+                       facts.system == System::macos ? "ifconfig" : "ip link show", name)});
     }
     if (!interface.up) {
       findings.push_back(fixed_by(
           facts, "interface-down", fmt::format("{} has the address {} and is down", name, address),
-          "no packets pass through this interface", command_to_set(facts.system, name, true),
-          command_to_set(facts.system, name, false)));
+          "no packets pass through this interface", command_to_set(facts.system, name, "up"),
+          command_to_set(facts.system, name, "down")));
     }
     if (interface.may_join_hosts() && interface.mtu > 0 && interface.mtu < kLeastMtu) {
       findings.push_back(fixed_by(
@@ -134,8 +135,8 @@ void check_cables(const HostFacts& facts, Findings& findings) {
           fmt::format(
               "packets of less than {} bytes reduce throughput, and IPv6 does not work at all",
               kLeastMtu),
-          command_to_set_mtu(facts.system, name, 1500),
-          command_to_set_mtu(facts.system, name, interface.mtu)));
+          command_to_set(facts.system, name, "mtu 1500"),
+          command_to_set(facts.system, name, fmt::format("mtu {}", interface.mtu))));
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/value_text.h"
 #include "cluster/text.h"
 
 namespace mccl::cluster {

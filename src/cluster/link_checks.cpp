@@ -102,9 +102,9 @@ void check_mtus(Hosts hosts, std::vector<End> ends, Findings& findings) {
        fmt::format("{}, {}", name_of(hosts, least), name_of(hosts, most)),
        "packets larger than the smaller MTU are lost: datagrams always, TCP packets if a router or "
        "bridge on the way has the smaller MTU and does not report it",
-       fmt::format(
-           "set the same MTU at both ends: sudo {}",
-           command_to_set_mtu(host_of(hosts, least).system, least.interface, mtu_of(most)))});
+       fmt::format("set the same MTU at both ends: sudo {}",
+                   command_to_set(host_of(hosts, least).system, least.interface,
+                                  fmt::format("mtu {}", mtu_of(most))))});
 }
 
 /// Detects two cables whose plugs are exchanged at one host: each end shares a network with an end

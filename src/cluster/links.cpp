@@ -274,10 +274,6 @@ const End& other_end(const CableLink& link, int host) {
   return link.a.host == host ? link.b : link.a;
 }
 
-std::string text_of(const CableLink& link, Hosts hosts) {
-  return fmt::format("{} to {}", name_of(hosts, link.a), name_of(hosts, link.b));
-}
-
 std::string table_of(const Connectivity& joined, Hosts hosts) {
   TableRows rows = {{"host", "interface", "", "host", "interface", "kind", "speed"}};
   const auto name = [&](const End& end) { return host_of(hosts, end).host; };

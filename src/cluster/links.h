@@ -96,9 +96,6 @@ std::vector<std::vector<int>> parts_of(int hosts, std::span<const Pair> pairs);
 const End& own_end(const CableLink& link, int host);
 const End& other_end(const CableLink& link, int host);
 
-/// Returns a text for people, such as "a (en5) to b (en3)".
-std::string text_of(const CableLink& link, Hosts hosts);
-
 /// Returns a table of all links and networks, for people.
 std::string table_of(const Connectivity& joined, Hosts hosts);
 

@@ -190,16 +190,16 @@ void check_connections(Hosts hosts, Paths paths, const Connectivity& joined, Fin
 void check_packets(Hosts hosts, Paths paths, Findings& findings) {
   for (const InterfacePath& path : paths) {
     if (!path.loses_packets()) continue;
-    findings.push_back({"packets-lost", Severity::problem,
-                        fmt::format("packets of {} bytes are lost on the way, although both ends "
-                                    "have an MTU of {}; packets of {} bytes arrive",
-                                    path.mtu, path.mtu, path.packet),
-                        ends_of(hosts, path),
-                        "connections open, but stall as soon as they carry much data",
-                        fmt::format("raise the MTU of the switch or bridge between the hosts, or "
-                                    "lower the MTU at both ends: sudo {}",
-                                    command_to_set_mtu(host_of(hosts, path.from).system,
-                                                       path.from.interface, path.packet))});
+    findings.push_back(
+        {"packets-lost", Severity::problem,
+         fmt::format("packets of {} bytes are lost on the way, although both ends "
+                     "have an MTU of {}; packets of {} bytes arrive",
+                     path.mtu, path.mtu, path.packet),
+         ends_of(hosts, path), "connections open, but stall as soon as they carry much data",
+         fmt::format("raise the MTU of the switch or bridge between the hosts, or "
+                     "lower the MTU at both ends: sudo {}",
+                     command_to_set(host_of(hosts, path.from).system, path.from.interface,
+                                    fmt::format("mtu {}", path.packet)))});
   }
 }
 
@@ -238,8 +238,10 @@ void check_rates(Hosts hosts, Paths paths, Findings& findings) {
                    ? fmt::format("but its hardware supports {}", rate_text(path.nominal_mbit))
                    : fmt::format("but similar links carry {}", rate_text(usual * 8 / 1e6))),
            where, "the slowest link limits the speed of a job",
-           "try another cable or port; to count errors on this one: " +
-               command_to_count(host_of(hosts, path.from).system, path.from.interface)});
+           fmt::format("try another cable or port; to count errors on this one: {} {}",
+                       host_of(hosts, path.from).system == System::macos ? "netstat -bI"
+                                                                         : "ip -s link show",
+                       path.from.interface)});
     }
     if (path.latency_s > kLongLatency)
       findings.push_back(

@@ -201,9 +201,9 @@ std::vector<Commands> preparation_of(const CableEnd& end,
     all.push_back({fmt::format("ip link set {} nomaster", name),
                    fmt::format("ip link set {} master {}", name, bridge)});
   if (!bridge.empty() && end.is_mac() && bridges.insert({end.index, bridge}).second)
-    all.push_back({command_to_set(system, bridge, false), command_to_set(system, bridge, true)});
+    all.push_back({command_to_set(system, bridge, "down"), command_to_set(system, bridge, "up")});
   if (!end.interface.up)
-    all.push_back({command_to_set(system, name, true), command_to_set(system, name, false)});
+    all.push_back({command_to_set(system, name, "up"), command_to_set(system, name, "down")});
   return all;
 }
 
@@ -228,15 +228,9 @@ std::vector<Commands> gift_of(const CableEnd& end) {
 
 }  // namespace
 
-std::string command_to_set(System system, const std::string& interface, bool up) {
-  const char* state = up ? "up" : "down";
-  return system == System::macos ? fmt::format("ifconfig {} {}", interface, state)
-                                 : fmt::format("ip link set {} {}", interface, state);
-}
-
-std::string command_to_set_mtu(System system, const std::string& interface, int mtu) {
-  return system == System::macos ? fmt::format("ifconfig {} mtu {}", interface, mtu)
-                                 : fmt::format("ip link set {} mtu {}", interface, mtu);
+std::string command_to_set(System system, const std::string& interface, std::string_view setting) {
+  const char* program = system == System::macos ? "ifconfig" : "ip link set";
+  return fmt::format("{} {} {}", program, interface, setting);
 }
 
 std::string command_to_remove(System system, const std::string& interface,
@@ -245,16 +239,6 @@ std::string command_to_remove(System system, const std::string& interface,
   const bool ipv6 = address.find(':') != address.npos;
   return fmt::format("ifconfig {} {} {} -alias", interface, ipv6 ? "inet6" : "inet",
                      address.substr(0, address.find('/')));
-}
-
-std::string command_to_show(System system, const std::string& interface) {
-  return system == System::macos ? fmt::format("ifconfig {}", interface)
-                                 : fmt::format("ip link show {}", interface);
-}
-
-std::string command_to_count(System system, const std::string& interface) {
-  return system == System::macos ? fmt::format("netstat -bI {}", interface)
-                                 : fmt::format("ip -s link show {}", interface);
 }
 
 SetupStep step_of(int host, const HostFacts& facts, const std::string& command,

@@ -3,22 +3,18 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/subnets.h"
 
 namespace mccl::cluster {
 
-/// These functions return shell commands for Linux or macOS, without sudo. command_to_set() brings
-/// the interface up or down. command_to_remove() removes an address, such as "10.0.0.1/24" or
-/// "fd00::1/64". command_to_show() shows the interface's state, and command_to_count() its counts
-/// of packets and errors.
-std::string command_to_set(System system, const std::string& interface, bool up);
-std::string command_to_set_mtu(System system, const std::string& interface, int mtu);
+/// These functions return shell commands for Linux or macOS, without sudo. `setting` is "up",
+/// "down" or "mtu 1500". `address` has a prefix length, such as "10.0.0.1/24" or "fd00::1/64".
+std::string command_to_set(System system, const std::string& interface, std::string_view setting);
 std::string command_to_remove(System system, const std::string& interface,
                               const std::string& address);
-std::string command_to_show(System system, const std::string& interface);
-std::string command_to_count(System system, const std::string& interface);
 
 /// A command for one host, and the command that undoes it. Both begin with sudo if the user of the
 /// host is not root.

@@ -54,12 +54,6 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 std::string table_text(const TableRows& rows) {
   struct Column {
     std::size_t width = 0;

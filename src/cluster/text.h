@@ -13,8 +13,6 @@ std::vector<std::string_view> lines_of(std::string_view text);
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// Splits at blanks and tabs.
 std::vector<std::string_view> words_of(std::string_view line);
-/// Removes leading and trailing blanks, tabs and line ends.
-std::string_view trimmed(std::string_view text);
 
 using TableRows = std::vector<std::vector<std::string>>;
 

@@ -181,28 +181,32 @@ void Depot::release_unused(Clock::duration time) {
   for (const auto& [data, bytes] : given_back) free(data, bytes);
 }
 
+/// Counts the bounce last, because the calls of the accelerator may throw.
 std::unique_ptr<HostBounce> Depot::bounce() {
   {
     const std::lock_guard lock(mutex_);
-    ++bounces_in_use_;
     if (!bounces_.empty()) {
       std::unique_ptr<HostBounce> bounce = std::move(bounces_.back());
       bounces_.pop_back();
+      ++bounces_in_use_;
       return bounce;
     }
   }
-  if (std::unique_ptr<HostBounce> own = accelerator_->make_bounce()) return own;
-  Word* words = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
+  std::unique_ptr<HostBounce> bounce = accelerator_->make_bounce();
+  std::unique_ptr<Queue> queue = bounce ? nullptr : accelerator_->make_queue();
+  const std::lock_guard lock(mutex_);
+  if (queue) {
     if (words_left_ == 0) {
       pages_of_words_.push_back(allocate(page_bytes()));
       std::memset(pages_of_words_.back(), 0, page_bytes());
       words_left_ = page_bytes() / line_bytes();
     }
-    words = reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * line_bytes());
+    auto* const words =
+        reinterpret_cast<Word*>(pages_of_words_.back() + --words_left_ * line_bytes());
+    bounce = std::make_unique<QueueBounce>(std::move(queue), words);
   }
-  return std::make_unique<QueueBounce>(accelerator_->make_queue(), words);
+  ++bounces_in_use_;
+  return bounce;
 }
 
 void Depot::take_back(std::unique_ptr<HostBounce> bounce) {

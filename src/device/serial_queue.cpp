@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/keep.h"
+
 namespace mccl::device {
 namespace {
 
@@ -15,6 +17,10 @@ SerialQueue::SerialQueue(std::shared_ptr<Depot> depot)
       ended_(reinterpret_cast<Word*>(words_.data())),
       queue_(depot_->accelerator().make_queue()) {
   *ended_ = 0;
+}
+
+SerialQueue::~SerialQueue() {
+  if (!ended(number_)) keep_for_ever(std::move(words_));
 }
 
 Word SerialQueue::run_beside(void* stream, const Act& act) {

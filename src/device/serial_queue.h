@@ -19,6 +19,9 @@ class SerialQueue {
   using Act = std::function<void(void* stream)>;
 
   explicit SerialQueue(std::shared_ptr<Depot> depot);
+  /// If the device has not finished, its queue may still write to the memory of ended(), which is
+  /// then never freed or reused.
+  ~SerialQueue();
 
   /// Runs the call on a separate queue of the device, after all work that was submitted to `stream`
   /// so far. Returns the number of the call.
@@ -47,7 +50,7 @@ class SerialQueue {
 
  private:
   const std::shared_ptr<Depot> depot_;
-  const Block words_;
+  Block words_;
   Word* const ended_;
   /// 0 before give_up(). Afterwards kGivenUp, plus the number of the last call that had ended by
   /// then.

@@ -237,9 +237,7 @@ void Engine::throw_if_a_peer_is_lost() {
   const std::lock_guard lock(driver_.mutex());
   hear_and_connect(Clock::now());
   for (WorldRank peer(0); peer.number() < size(); ++peer) {
-    if (!peers_.lost(peer).empty()) {
-      throw PeerError(fmt::format("rank {} is gone: {}", peer, peers_.lost(peer)));
-    }
+    if (!peers_.lost(peer).empty()) throw PeerError(gone_text(peer, peers_.lost(peer)));
   }
 }
 

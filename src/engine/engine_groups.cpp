@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "engine/engine.h"
@@ -123,32 +124,27 @@ std::shared_ptr<const schedule::CableMap> Engine::cables_of(const std::vector<in
                                               facts_.bytes_per_s);
 }
 
-/// Acquires the progress lock through make_way(), because a caller that waits for its call holds
-/// the lock even while it sleeps.
+/// Acquires the progress lock by WayGuard, because a caller that waits for its call holds the lock
+/// even while it sleeps.
 Engine::Survivors Engine::survivors_of(const std::shared_ptr<GroupState>& group,
                                        std::chrono::milliseconds timeout) {
   refuse_in_child();
   const std::string call = fmt::format("shrink of group '{}' on rank {}", group->membership().name,
                                        group->membership().rank);
-  driver_.make_way();
-  std::exception_ptr error;
   std::shared_ptr<SurvivorSearch> search;
-  try {
+  {
+    const WayGuard way(driver_, Clock::time_point::max());
     search = group->find_survivors(shared_from_this());
-  } catch (...) {
-    error = std::current_exception();
   }
-  driver_.go_on();
-  if (error) std::rethrow_exception(error);
   const Clock::time_point deadline = deadline_after(Clock::now(), timeout);
   while (!search->done() && Clock::now() < deadline) driver_.help(*search, deadline);
-  driver_.make_way();
+  std::optional<WayGuard> way(std::in_place, driver_, Clock::time_point::max());
   const bool done = search->done();
   const Agreement& agreement = group->agreement();
   const std::vector<GroupRank> missing = agreement.missing();
   const Standings standings = done && agreement.decision() ? *agreement.decision() : Standings();
   const std::uint64_t round = agreement.round();
-  driver_.go_on();
+  way.reset();
   if (done && search->error()) std::rethrow_exception(search->error());
   if (standings.empty()) {
     throw TimeoutError(fmt::format(

@@ -68,7 +68,7 @@ void wait_for_the_end() {
 class Termination {
  public:
   /// Registers `end` under the key `name`. Returns false if the program handles or ignores SIGTERM,
-  /// or if no thread can be started.
+  /// or if no thread or no pipe can be made.
   bool add(const void* name, std::function<void()> end) {
     const std::lock_guard lock(mutex_);
     if (!listen()) return false;
@@ -104,9 +104,9 @@ class Termination {
     static_cast<void>(thread_.release());
     endings_.clear();
     handling.store(0);
-    pipe_ = std::make_unique<WakePipe>();
-    wakes_at.store(pipe_->writing_end());
     try {
+      pipe_ = std::make_unique<WakePipe>();
+      wakes_at.store(pipe_->writing_end());
       thread_ = std::make_unique<std::thread>(
           start_thread("mccl term", [this, end = pipe_->descriptor()] { wait(end); }));
     } catch (const Error&) {

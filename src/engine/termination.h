@@ -14,9 +14,9 @@ namespace mccl {
 
 /// If SIGTERM arrives while the returned object exists, calls `end` on a separate thread. The
 /// signal ends the process once all registered functions have returned, or after 3 seconds. Returns
-/// null if the program handles or ignores SIGTERM. When the last object is destroyed, SIGTERM is
-/// reset to its default and no thread remains. `end` may still be running while its object is
-/// destroyed.
+/// null if the program handles or ignores SIGTERM, or if there is no thread or no pipe for it. When
+/// the last object is destroyed, SIGTERM is reset to its default and no thread remains. `end` may
+/// still be running while its object is destroyed.
 [[nodiscard]] std::shared_ptr<void> at_termination(std::function<void()> end);
 
 }  // namespace mccl

@@ -183,7 +183,6 @@ PeerRange PeerArena::map(const RangePlace& place) const {
   check(place);
   PeerRange range;
   range.mapping_ = Mapping::of(file_, place.offset, place.bytes);
-  range.place_ = place;
   return range;
 }
 

@@ -145,11 +145,9 @@ class PeerRange {
   PeerRange& operator=(PeerRange&&) noexcept = default;
 
   std::span<std::byte> memory() const;
-  RangePlace place() const { return place_; }
 
  private:
   friend class PeerArena;
-  RangePlace place_;
   Mapping mapping_;
 };
 

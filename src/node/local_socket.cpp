@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -52,9 +53,8 @@ std::string unpredictable_name() {
 }
 
 [[noreturn]] void fail(const char* what, int error) {
-  const std::string text =
-      fmt::format("{}: {}{}", what, std::strerror(error), open_files_advice(error));
-  if (error == EMFILE || error == ENFILE) throw OutOfDescriptors(text);
+  const std::string text = fmt::format("{}: {}", what, describe_errno(error));
+  if (lacks_files(error)) throw OutOfDescriptors(text);
   throw Error(text);
 }
 
@@ -67,14 +67,28 @@ Descriptor make_socket() {
 }
 
 void wait_readable(const Descriptor& socket, Clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd entry = {socket.get(), POLLIN, 0};
-    const int ready =
-        ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
-    if (ready > 0) return;
-    if (left <= 0) throw TimeoutError("a process on this host did not answer in time");
-  }
+  if (!wait_for(socket.get(), POLLIN, deadline))
+    throw TimeoutError("a process on this host did not answer in time");
+}
+
+/// The process and the user at the other end, as far as the system reports them.
+struct Peer {
+  pid_t process = 0;
+  std::optional<uid_t> user;
+};
+
+Peer peer_of(const Descriptor& socket) {
+#ifdef __linux__
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return {};
+  return {peer.pid, peer.uid};
+#else
+  uid_t user = 0;
+  gid_t group = 0;
+  if (::getpeereid(socket.get(), &user, &group) != 0) return {};
+  return {0, user};
+#endif
 }
 
 bool is_private_folder(const std::string& path) {
@@ -112,27 +126,9 @@ std::pair<LocalConnection, bool> LocalConnection::dial(const std::string& name) 
   return {LocalConnection(std::move(socket)), false};
 }
 
-bool LocalConnection::same_user() const {
-#ifdef __linux__
-  ucred peer = {};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  return peer.uid == ::geteuid();
-#else
-  uid_t user = 0;
-  gid_t group = 0;
-  return ::getpeereid(socket_.get(), &user, &group) == 0 && user == ::geteuid();
-#endif
-}
+bool LocalConnection::same_user() const { return peer_of(socket_).user == ::geteuid(); }
 
-pid_t LocalConnection::process_id() const {
-#ifdef __linux__
-  ucred peer = {};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) return peer.pid;
-#endif
-  return 0;
-}
+pid_t LocalConnection::process_id() const { return peer_of(socket_).process; }
 
 Descriptor LocalConnection::process() const {
 #if defined(__linux__) && defined(SYS_pidfd_open)

@@ -38,9 +38,7 @@ std::byte* map(const Descriptor& file, std::size_t offset, std::size_t bytes, in
 }  // namespace
 
 void fail_to(const char* what) {
-  const int error = errno;
-  throw Error(fmt::format("shared memory: cannot {}: {}{}", what, std::strerror(error),
-                          open_files_advice(error)));
+  throw Error(fmt::format("shared memory: cannot {}: {}", what, describe_errno(errno)));
 }
 
 Mapping::~Mapping() {

@@ -73,7 +73,7 @@ class Sample {
   /// ratio of the largest count to the mean.
   void even_out() {
     if (problem.counts.empty()) {
-      // Rounds the count up so that Divider makes parts of equal size.
+      // Rounds the count up so that divided() makes parts of equal size.
       const std::size_t part = divide_up(problem.count, ranks_);
       const std::size_t unit = part < kSmallPart ? 2 : kPartUnit;
       if (in_parts_ && window_ == WindowUse::none)

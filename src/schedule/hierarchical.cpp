@@ -36,13 +36,11 @@ class Hierarchical : public ScheduleWriter {
       : ScheduleWriter(problem),
         nodes_(all_nodes(problem)),
         chunk_(whole_blocks(problem.chunk, problem.coding.block())) {
-    for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      columns_ = std::min(n == 0 ? nodes_[n].size() : columns_, nodes_[n].size());
-      const auto found = std::find(nodes_[n].begin(), nodes_[n].end(), p_.rank);
-      if (found == nodes_[n].end()) continue;
-      node_ = n;
-      local_ = static_cast<std::size_t>(found - nodes_[n].begin());
-    }
+    node_ = node_of(p_.rank);
+    local_ =
+        static_cast<std::size_t>(std::ranges::find(nodes_[node_], p_.rank) - nodes_[node_].begin());
+    columns_ = nodes_[node_].size();
+    for (const std::vector<int>& node : nodes_) columns_ = std::min(columns_, node.size());
   }
 
   void all_reduce() {
@@ -105,7 +103,7 @@ class Hierarchical : public ScheduleWriter {
   /// The part of a segment that a column reduces.
   Extent part(Extent segment, std::size_t column) const { return part(segment, column, columns_); }
   Extent part(Extent segment, std::size_t index, std::size_t parts) const {
-    if (!p_.coding) return Divider(p_.chunk).part(segment, parts, index);
+    if (!p_.coding) return divided(p_.chunk, segment, parts, index);
     const std::size_t block = p_.coding.block();
     return nth(segment, index, divide_up(divide_up(segment.count, block), parts) * block);
   }
@@ -246,18 +244,9 @@ class Hierarchical : public ScheduleWriter {
   }
 
   static std::size_t offset_of(Space space, const Room& room, Extent place) {
-    switch (space) {
-      case Space::scratch:
-        return room.scratch.offset;
-      case Space::coded:
-        return room.coded.offset;
-      case Space::sums:
-        return room.sums.offset;
-      case Space::input:
-      case Space::output:
-        break;
-    }
-    return place.offset;
+    if (space == Space::scratch) return room.scratch.offset;
+    if (space == Space::coded) return room.coded.offset;
+    return space == Space::sums ? room.sums.offset : place.offset;
   }
 
   const std::vector<std::vector<int>> nodes_;

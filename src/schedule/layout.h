@@ -63,23 +63,16 @@ inline Region nth(Region whole, std::size_t index, std::size_t length) {
   return {whole.space, extent.offset, extent.count};
 }
 
-/// Divides extents into parts of equal length; the last parts may be shorter or empty. If the chunk
-/// is a multiple of `kGranule` elements, large extents are divided at multiples of `kGranule`, so
-/// that operands stay aligned to cache lines.
-class Divider {
- public:
-  explicit Divider(std::size_t chunk) : aligned_(chunk % kGranule == 0) {}
-
-  Extent part(Extent whole, std::size_t parts, std::size_t index) const {
-    std::size_t length = divide_up(whole.count, parts);
-    if (aligned_ && length >= 16 * kGranule) length = divide_up(length, kGranule) * kGranule;
-    return nth(whole, index, length);
-  }
-
- private:
-  static constexpr std::size_t kGranule = 64;
-  bool aligned_;
-};
+/// The index-th of `parts` parts of equal length; the last parts may be shorter or empty. If the
+/// chunk is a multiple of 64 elements, large extents are divided at multiples of 64, so that
+/// operands stay aligned to cache lines.
+inline Extent divided(std::size_t chunk, Extent whole, std::size_t parts, std::size_t index) {
+  constexpr std::size_t kGranule = 64;
+  std::size_t length = divide_up(whole.count, parts);
+  if (chunk % kGranule == 0 && length >= 16 * kGranule)
+    length = divide_up(length, kGranule) * kGranule;
+  return nth(whole, index, length);
+}
 
 /// The ranks' parts, adjacent and in rank order.
 class Parts {

@@ -16,11 +16,11 @@ class Pairwise : public ScheduleWriter {
       : ScheduleWriter(p), phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 
   void all_reduce() {
-    const Divider divider(builder_.chunk());
+    const std::size_t chunk = builder_.chunk();
     const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size);
     for (std::size_t s = 0; s < segments; ++s) {
-      const Extent segment = divider.part({0, p_.count}, segments, s);
-      const auto part = [&](int rank) { return divider.part(segment, p_.size, rank); };
+      const Extent segment = divided(chunk, {0, p_.count}, segments, s);
+      const auto part = [&](int rank) { return divided(chunk, segment, p_.size, rank); };
       const Extent own = part(p_.rank);
       for (int d = 1; d < p_.size; ++d) reduce(d, input(part(up(d))), input(own), output(own));
       for (int d = 1; d < p_.size; ++d) move(d, output(own), output(part(down(d))));

@@ -58,16 +58,16 @@ class Ring : public ScheduleWriter {
  public:
   explicit Ring(const Problem& p)
       : ScheduleWriter(p),
-        divider_(builder_.chunk()),
         ways_{RingDirection(p, 1), RingDirection(p, -1)},
         phase_count_(kPiecesPerPhase * builder_.chunk()) {}
 
   void all_reduce() {
     const std::size_t segments = divide_up(p_.count, phase_count_ * p_.size * lanes);
     for (std::size_t s = 0; s < segments; ++s) {
-      const Extent segment = divider_.part({0, p_.count}, segments, s);
+      const Extent segment = divided(builder_.chunk(), {0, p_.count}, segments, s);
       const auto part = [&](std::size_t lane, int rank) {
-        return divider_.part(divider_.part(segment, lanes, lane), p_.size, rank);
+        return divided(builder_.chunk(), divided(builder_.chunk(), segment, lanes, lane), p_.size,
+                       rank);
       };
       for (int k = 0; k < p_.size - 1; ++k) {
         hop([&](std::size_t lane) {
@@ -146,12 +146,12 @@ class Ring : public ScheduleWriter {
   static constexpr std::size_t kRooms = 2;
 
   std::size_t segments_of(const Parts& parts) const {
-    return divide_up(divider_.part({0, parts.largest()}, lanes, 0).count, phase_count_);
+    return divide_up(divided(builder_.chunk(), {0, parts.largest()}, lanes, 0).count, phase_count_);
   }
 
   /// The share of a rank's part that travels in direction `lane` in segment s.
   Extent share(Extent part, std::size_t lane, std::size_t s) const {
-    return nth(divider_.part(part, lanes, lane), s, phase_count_);
+    return nth(divided(builder_.chunk(), part, lanes, lane), s, phase_count_);
   }
 
   /// Appends all pieces of a phase, alternating between the directions.
@@ -177,7 +177,6 @@ class Ring : public ScheduleWriter {
     }
   }
 
-  const Divider divider_;
   const std::array<RingDirection, 2> ways_;
   const std::size_t phase_count_;  // elements of a part that one phase of a segment moves
 };

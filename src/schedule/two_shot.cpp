@@ -19,9 +19,8 @@ class TwoShot : public ScheduleWriter {
  public:
   explicit TwoShot(const Problem& problem)
       : ScheduleWriter(problem),
-        divider_(problem.chunk),
         piece_(piece_for(problem)),
-        part_(divider_.part({0, piece_}, ranks(problem), 0).count),
+        part_(divided(problem.chunk, {0, piece_}, ranks(problem), 0).count),
         slot_(part_ * ranks(problem)),
         pieces_(divide_up(p_.count, piece_)),
         slots_(std::max<std::size_t>(1, std::min({p_.window / slot_, kTwoShotSlots, pieces_}))) {
@@ -46,7 +45,7 @@ class TwoShot : public ScheduleWriter {
   /// Otherwise returns the largest length that fits.
   static std::size_t piece_for(const Problem& p) {
     const std::size_t wanted = std::max<std::size_t>(1, std::min(p.chunk, p.count));
-    const std::size_t part = Divider(p.chunk).part({0, wanted}, ranks(p), 0).count;
+    const std::size_t part = divided(p.chunk, {0, wanted}, ranks(p), 0).count;
     if (part * ranks(p) <= p.window) return wanted;
     const std::size_t most = p.window / ranks(p);
     return ranks(p) * (most < kGranule ? most : most / kGranule * kGranule);
@@ -79,7 +78,7 @@ class TwoShot : public ScheduleWriter {
 
   Extent piece(std::size_t index) const { return nth(Extent{0, p_.count}, index, piece_); }
   Extent part(std::size_t index, int rank) const {
-    return divider_.part(piece(index), ranks(p_), static_cast<std::size_t>(rank));
+    return divided(p_.chunk, piece(index), ranks(p_), static_cast<std::size_t>(rank));
   }
   /// A rank's part has the same offset in every slot, even if a short piece has shorter parts.
   /// Results therefore overwrite only earlier results, and never operands.
@@ -116,7 +115,6 @@ class TwoShot : public ScheduleWriter {
     return {result_.offset, count};
   }
 
-  const Divider divider_;
   const std::size_t piece_;
   const std::size_t part_;  // largest part of a piece that one rank reduces
   const std::size_t slot_;

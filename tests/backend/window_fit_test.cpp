@@ -39,7 +39,8 @@ TEST(WindowFit, FitsAMachineWithACorePerRank) {
     const double small = taken(Collective::all_reduce, ranks, kSmall, machine);
     const double cached = taken(Collective::all_reduce, ranks, kCached, machine);
     const WindowFit fit(at_calls(ranks), ranks, 1, kSmall);
-    EXPECT_NEAR(fit.window_latency_s(small), 0.4e-6, 0.01e-6) << ranks;
+    EXPECT_NEAR(fit.solve(&Facts::window_latency_s, Collective::all_reduce, small), 0.4e-6, 0.01e-6)
+        << ranks;
     EXPECT_NEAR(fit.cached_bytes_per_s(kCached, cached - small), 9e9, 0.5e9) << ranks;
   }
 }
@@ -51,18 +52,22 @@ TEST(WindowFit, FitsAMachineWithSharedCores) {
     machine.switch_s = 5e-6;
     machine.turn_s = 0.7e-6;
     const WindowFit fit(at_calls(4), 4, ranks_per_core, kSmall);
-    EXPECT_NEAR(fit.switch_s(taken(Collective::all_reduce, 4, kSmall, machine)), 5e-6, 1e-9);
-    EXPECT_NEAR(fit.turn_s(taken(Collective::broadcast, 4, kSmall, machine)), 0.7e-6, 1e-9);
+    EXPECT_NEAR(fit.solve(&Facts::switch_s, Collective::all_reduce,
+                          taken(Collective::all_reduce, 4, kSmall, machine)),
+                5e-6, 1e-9);
+    EXPECT_NEAR(fit.solve(&Facts::turn_s, Collective::broadcast,
+                          taken(Collective::broadcast, 4, kSmall, machine)),
+                0.7e-6, 1e-9);
   }
 }
 
 TEST(WindowFit, DisturbedMeasurementsStillGiveValidFacts) {
   const WindowFit alone(at_calls(2), 2, 1, kSmall);
-  EXPECT_GT(alone.window_latency_s(0), 0);
+  EXPECT_GT(alone.solve(&Facts::window_latency_s, Collective::all_reduce, 0), 0);
   EXPECT_GT(alone.cached_bytes_per_s(kCached, -1), 0);
   const WindowFit crowded(at_calls(4), 4, 2, kSmall);
-  EXPECT_GT(crowded.switch_s(0), 0);
-  EXPECT_GT(crowded.turn_s(0), 0);
+  EXPECT_GT(crowded.solve(&Facts::switch_s, Collective::all_reduce, 0), 0);
+  EXPECT_GT(crowded.solve(&Facts::turn_s, Collective::broadcast, 0), 0);
 }
 
 /// If a setting forces calls through links, nothing is learned about the window.
@@ -70,9 +75,9 @@ TEST(WindowFit, IgnoresCallsWithoutAWindow) {
   Facts forced = at_calls(4);
   forced.forced = schedule::Algorithm::direct;
   const WindowFit fit(forced, 4, 2, kSmall);
-  EXPECT_EQ(fit.window_latency_s(1e-6), 0);
-  EXPECT_EQ(fit.switch_s(1e-6), 0);
-  EXPECT_EQ(fit.turn_s(1e-6), 0);
+  EXPECT_EQ(fit.solve(&Facts::window_latency_s, Collective::all_reduce, 1e-6), 0);
+  EXPECT_EQ(fit.solve(&Facts::switch_s, Collective::all_reduce, 1e-6), 0);
+  EXPECT_EQ(fit.solve(&Facts::turn_s, Collective::broadcast, 1e-6), 0);
   EXPECT_EQ(fit.cached_bytes_per_s(kCached, 1e-6), 0);
 }
 

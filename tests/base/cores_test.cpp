@@ -27,6 +27,7 @@ TEST(Cores, FindsTheControlGroupOfTheController) {
   EXPECT_EQ(control_group_path(first, ""), "/all");
   EXPECT_EQ(control_group_path(first, "cpuset"), "");
   EXPECT_EQ(control_group_path("nonsense", "cpu"), "");
+  EXPECT_EQ(control_group_path("0::\n0::jobs/7\n", ""), "");
 }
 
 TEST(Cores, SurviveFormattingAndParsing) {

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 
 #include "base/log.h"
@@ -96,6 +98,29 @@ TEST(OwnDescriptor, ALogCreatedWithStandardErrorClosedNeverWritesToAReusedDescri
   char byte = 0;
   EXPECT_EQ(::read(pipe.ends[0], &byte, 1), -1);
   EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(WaitFor, EndsAtAnEventOrAtTheDeadline) {
+  const Pipe pipe;
+  const Clock::time_point now = Clock::now();
+  EXPECT_FALSE(wait_for(pipe.ends[0], POLLIN, now));
+  EXPECT_FALSE(wait_for(pipe.ends[0], POLLIN, now + std::chrono::milliseconds(5)));
+  EXPECT_GE(Clock::now(), now + std::chrono::milliseconds(5));
+  EXPECT_TRUE(wait_for(pipe.ends[1], POLLOUT, Clock::time_point::max()));
+  EXPECT_EQ(::write(pipe.ends[1], "x", 1), 1);
+  EXPECT_TRUE(wait_for(pipe.ends[0], POLLIN, Clock::time_point::min()));
+}
+
+TEST(WriteAll, ReportsARefusal) {
+  Pipe pipe;
+  const Descriptor writer(::dup(pipe.ends[1]));
+  EXPECT_TRUE(write_all(writer, "all"));
+  char text[4] = {};
+  EXPECT_EQ(::read(pipe.ends[0], text, 3), 3);
+  EXPECT_STREQ(text, "all");
+  const Descriptor reader(::dup(pipe.ends[0]));
+  EXPECT_FALSE(write_all(reader, "all"));
+  EXPECT_EQ(errno, EBADF);
 }
 
 }  // namespace

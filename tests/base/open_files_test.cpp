@@ -43,6 +43,8 @@ TEST(OpenFiles, AnErrorOfTheLimitSaysWhatToDo) {
   EXPECT_THAT(open_files_advice(EMFILE), HasSubstr("ulimit -n"));
   EXPECT_THAT(open_files_advice(EMFILE), HasSubstr(std::to_string(open_files_limit())));
   EXPECT_EQ(open_files_advice(ECONNREFUSED), "");
+  EXPECT_EQ(describe_errno(ECONNREFUSED), "Connection refused");
+  EXPECT_THAT(describe_errno(EMFILE), HasSubstr("ulimit -n"));
 }
 
 }  // namespace

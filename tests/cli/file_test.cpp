@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/first_line.h"
 #include "mccl/error.h"
 
 namespace mccl::cli {

@@ -96,7 +96,7 @@ TEST_F(LaunchContact, BlamesTheNetworkForABreakDuringSilence) {
   contact_.ending(at(25.1));
   EXPECT_TRUE(ranks_lost());
   EXPECT_THAT(text(), AllOf(HasSubstr("b: nothing was received from this host since "),
-                            HasSubstr("for 20.0 s"), HasSubstr("network"), HasSubstr("ssh b"),
+                            HasSubstr("for 20.0 s"), HasSubstr("network"), HasSubstr("ssh me@b"),
                             HasSubstr("a larger --silence (now 20 s) allows")));
 }
 

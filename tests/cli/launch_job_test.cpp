@@ -337,7 +337,7 @@ TEST(LaunchRemote, ErrorsOfSshComeWithARemedy) {
   EXPECT_THAT(explain_ssh(host,
                           "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key "
                           "verification failed.\n"),
-              HasSubstr("ssh-keygen -R me@a"));
+              HasSubstr("ssh-keygen -R a "));
   EXPECT_THAT(explain_ssh(host, "connect to host a port 22: Connection refused"),
               HasSubstr("sshd"));
   EXPECT_THAT(explain_ssh(host, "connect to host a: Connection timed out"), HasSubstr("reached"));
@@ -345,6 +345,18 @@ TEST(LaunchRemote, ErrorsOfSshComeWithARemedy) {
               HasSubstr("(ssh: Could not resolve"));
   EXPECT_THAT(explain_ssh(host, "something new\x1b"), HasSubstr("something new\\x1b"));
   EXPECT_THAT(explain_ssh(host, ""), HasSubstr("ssh me@a"));
+  const Host other = parse_host("", "me@b:2222");
+  EXPECT_THAT(explain_ssh(other, "REMOTE HOST IDENTIFICATION HAS CHANGED!"),
+              HasSubstr("ssh-keygen -R '[b]:2222' "));
+  EXPECT_THAT(explain_ssh(other, "Host key verification failed."), HasSubstr("ssh -p 2222 me@b "));
+  EXPECT_THAT(explain_ssh(other, "Connection refused"), HasSubstr("give the host as me@b:PORT"));
+}
+
+TEST(LaunchRemote, AddressesThatAHostReportsAreEscaped) {
+  GuardReport report;
+  report.take("from", "10.0.0.1\x1b[2J 4000 10.0.0.2\x07 22", {});
+  EXPECT_EQ(report.reached.launcher, "10.0.0.1\\x1b[2J");
+  EXPECT_EQ(report.reached.address, "10.0.0.2\\x07");
 }
 
 TEST(LaunchVerdict, TheCauseIsTheKilledRankOrElseTheFirst) {

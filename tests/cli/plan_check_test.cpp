@@ -35,7 +35,7 @@ json measured() {
   barrier.routine = Routine::barrier;
   barrier.out_of_place = bench::Measurement{{1, 1, 1, 50}, 0, 0, {}};
   bench::Row messages = row;
-  messages.routine = Routine::sendrecv;
+  messages.routine = bench::kSendrecv;
   messages.op.reset();
   messages.in_place.reset();
   bench::Row broadcast = messages;
@@ -113,7 +113,8 @@ TEST(Check, NamesTheFaultInAFile) {
     return file;
   };
   EXPECT_THAT(message(without("costs")), HasSubstr("costs"));
-  EXPECT_THAT(message(without("ranks")), HasSubstr("--check: \"run.json\": ranks is not present"));
+  EXPECT_THAT(message(without("ranks")),
+              HasSubstr("--check: \"run.json\": expected a valid \"ranks\""));
   EXPECT_THAT(message(with("ranks", 1 << 30)), HasSubstr("ranks"));
   EXPECT_THAT(message(with("ranks", -2)), HasSubstr("ranks"));
   EXPECT_THAT(message(with("ranks", 0)), HasSubstr("ranks"));

@@ -26,7 +26,7 @@ TEST(Routine, EveryRoutineHasItsOwnRow) {
 
 TEST(Routine, KeepsTheOrderOfNames) {
   const std::array<std::string_view, 2> names = {"sendrecv", "all_reduce"};
-  EXPECT_THAT(parse_routines(names), ElementsAre(Routine::sendrecv, Routine::all_reduce));
+  EXPECT_THAT(parse_routines(names), ElementsAre(kSendrecv, Routine::all_reduce));
 }
 
 TEST(Routine, SuggestsTheNearestName) {
@@ -45,7 +45,7 @@ TEST(Routine, BusBandwidthMatchesNcclTests) {
   for (const Routine routine : {Routine::all_gather, Routine::reduce_scatter, Routine::all_to_all,
                                 Routine::gather, Routine::scatter})
     EXPECT_DOUBLE_EQ(bus_factor(routine, 4), 0.75);
-  for (const Routine routine : {Routine::broadcast, Routine::reduce, Routine::sendrecv})
+  for (const Routine routine : {Routine::broadcast, Routine::reduce, kSendrecv})
     EXPECT_DOUBLE_EQ(bus_factor(routine, 4), 1);
 }
 

@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
@@ -58,14 +59,28 @@ TEST(SelftestTrials, IncludeRdmaIfThereAreDevices) {
 }
 
 TEST(SelftestTrials, IncludeAllHostsOverRdmaIfAllHaveIt) {
-  Others others{
-      .flags = {"--hosts", "a,b"}, .programs = {"/bin/mccl"}, .bound_gbs = 1, .rdma_gbs = {}};
+  Others others{.flags = {"--hosts", "a,b"},
+                .programs = {"/a/mccl", "/b/mccl"},
+                .bound_gbs = 1,
+                .rdma_gbs = {}};
   EXPECT_THAT(names_of(selftest_cases(machine(), others, "/tmp")),
               AllOf(Contains("all hosts"), Not(Contains("all hosts, rdma"))));
   others.rdma_gbs = 0;  // unknown, as on Macs
   const auto trials = selftest_cases(machine(), others, "/tmp");
   EXPECT_EQ(trials.back().name, "all hosts, rdma");
-  EXPECT_NE(trials.back().argv.back().find("--transport rdma"), std::string::npos);
+  EXPECT_THAT(trials.back().argv, Contains(HasSubstr("--transport rdma")));
+}
+
+TEST(SelftestTrials, RunOnEachHostOnlyTheProgramThatItHasReported) {
+  const Others others{.flags = {"--hosts", "a,b"},
+                      .programs = {"/a/mccl", "/b/mccl"},
+                      .bound_gbs = 1,
+                      .rdma_gbs = {}};
+  const std::vector<std::string> argv = selftest_cases(machine(), others, "/tmp").back().argv;
+  ASSERT_GT(argv.size(), 4U);
+  EXPECT_THAT(std::vector(argv.end() - 3, argv.end()), ElementsAre("sh", "/a/mccl", "/b/mccl"));
+  const std::string& script = *(argv.end() - 4);
+  EXPECT_THAT(script, HasSubstr("shift \"$MCCL_RANK\"\nfor m in \"$1\" /bin/mccl; do"));
 }
 
 TEST(RdmaRate, CountsActivePortsOnly) {

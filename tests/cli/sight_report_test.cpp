@@ -1,10 +1,15 @@
 // The reports of mccl status.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
 
 #include "cli/sight/report.h"
 #include "cli/sight/survey.h"
 #include "mccl/error.h"
+#include "node/local_socket.h"
 
 namespace mccl::cli::sight {
 namespace {
@@ -132,6 +137,13 @@ TEST(SightReport, FindsFailuresLossesAndSilence) {
   EXPECT_EQ(assess({parse_status(blocked, "")}, 100)[0].health, Health::stuck);
 }
 
+TEST(SightReport, KeepsALongReason) {
+  const std::string reason(1000, 'x');
+  const std::string text = with(kStatus, "\"failure\": \"", "\"failure\": \"" + reason + "\\u001b");
+  const JobReport job = assess({parse_status(text, "")}, 100)[0];
+  EXPECT_THAT(job.findings, ElementsAre("group 'pair' has failed: " + reason + "\\x1b"));
+}
+
 TEST(SightReport, SeparatesJobs) {
   RankReport other = rank_of(1);
   other.job = "k";
@@ -149,6 +161,18 @@ TEST(SightAttach, ReadsOnlyNamesThatRanksGive) {
        {"", "1-2", "0-1-0123abcd", "1-2-0123abcde", "1-2-0123abcg", "-1-2-0123abcd",
         "1--2-0123abcd", "99999999999-1-0123abcd", "1-2-../../a", "x-1-0123abcd"})
     EXPECT_FALSE(parse_socket_name("/f", name)) << name;
+}
+
+TEST(SightAttach, KeepsTheSocketOfAProcessThatAnotherContainerRuns) {
+  // No process of this container has the number.
+  const std::string path =
+      fmt::format("{}/{}-0-0123abcd", node::make_status_folder(), std::numeric_limits<int>::max());
+  node::LocalListener listener(path, 1);
+  EXPECT_EQ(ranks_of(std::numeric_limits<int>::max()).size(), 1U);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  listener.abandon();
+  EXPECT_THROW(ranks_of(std::numeric_limits<int>::max()), InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace

@@ -43,6 +43,11 @@ std::vector<HostFacts> hosts_of(int count) {
   return hosts;
 }
 
+/// Returns text such as "a (e1) to b (e2)".
+std::string ends_of(const CableLink& link, Hosts hosts) {
+  return name_of(hosts, link.a) + " to " + name_of(hosts, link.b);
+}
+
 CableLink cable(int a, const std::string& at_a, int b, const std::string& at_b) {
   CableLink link;
   link.a = {a, at_a};
@@ -68,7 +73,7 @@ TEST(ThunderboltLinks, ConnectPortsThatNameEachOther) {
   std::vector<Finding> findings;
   const std::vector<CableLink> links = thunderbolt_links(hosts, {}, findings);
   ASSERT_THAT(links, SizeIs(1));
-  EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
+  EXPECT_EQ(ends_of(links[0], hosts), "a (e1) to b (e2)");
   EXPECT_THAT(findings, IsEmpty());
 }
 
@@ -92,7 +97,7 @@ TEST(JoinedBy, TwoEndsAreACableAndMoreANetwork) {
                                     {{0, "e0"}, {1, "e0"}}};
   const Connectivity joined = joined_by(hosts, heard);
   ASSERT_THAT(joined.links, SizeIs(1));
-  EXPECT_EQ(text_of(joined.links[0], hosts), "a (e0) to b (e0)");
+  EXPECT_EQ(ends_of(joined.links[0], hosts), "a (e0) to b (e0)");
   ASSERT_THAT(joined.networks, SizeIs(1));
   EXPECT_THAT(joined.networks[0].ends, ElementsAre(End{0, "e1"}, End{1, "e1"}, End{2, "e1"}));
 }
@@ -101,7 +106,7 @@ TEST(JoinedBy, UsesAddressesIfNoCallIsHeard) {
   std::vector<HostFacts> hosts = hosts_of(2);
   hosts[0].interfaces[0] = interface_of("e0", "10.0.0.1/24");
   hosts[1].interfaces[1] = interface_of("e1", "10.0.0.2/24");
-  EXPECT_EQ(text_of(joined_by(hosts, {}).links.at(0), hosts), "a (e0) to b (e1)");
+  EXPECT_EQ(ends_of(joined_by(hosts, {}).links.at(0), hosts), "a (e0) to b (e1)");
 }
 
 TEST(JoinedBy, IgnoresInterfacesOfUnknownHosts) {
@@ -121,8 +126,8 @@ TEST(ThunderboltLinks, DistinguishParallelCablesByTheirCalls) {
   std::vector<Finding> findings;
   const std::vector<CableLink> links = thunderbolt_links(hosts, heard, findings);
   ASSERT_THAT(links, SizeIs(2));
-  EXPECT_EQ(text_of(links[0], hosts), "a (e1) to b (e2)");
-  EXPECT_EQ(text_of(links[1], hosts), "a (e2) to b (e1)");
+  EXPECT_EQ(ends_of(links[0], hosts), "a (e1) to b (e2)");
+  EXPECT_EQ(ends_of(links[1], hosts), "a (e2) to b (e1)");
 }
 
 TEST(ThunderboltLinks, NeedNamedPorts) {

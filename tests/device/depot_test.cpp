@@ -58,6 +58,14 @@ TEST_F(DepotTest, ReleasesUnusedBlocksAboveALimitAndAfterATime) {
   pinned_memory().set_limit(std::uint64_t{1} << 30);
 }
 
+TEST_F(DepotTest, ABounceThatCannotBeMadeKeepsNoBlockAllocated) {
+  device_->refuses_queues = true;
+  EXPECT_THROW(depot_->bounce(), Error);
+  { const Block block = depot_->block(8192); }
+  depot_->release_unused({});
+  EXPECT_EQ(depot_->unused_bytes(), 0U);
+}
+
 TEST_F(DepotTest, PinnedMemoryIsCounted) {
   const std::uint64_t before = pinned_memory().bytes();
   {

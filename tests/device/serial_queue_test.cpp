@@ -131,5 +131,24 @@ TEST_F(SerialQueueTest, ItsEndFollowsCallsOnTheCallersStreams) {
   EXPECT_EQ(ran_, (std::vector<int>{1, 2}));
 }
 
+TEST_F(SerialQueueTest, KeepsItsMemoryIfTheDeviceMayStillWriteToIt) {
+  DeviceDouble::Queue stream(*device_);
+  {
+    SerialQueue idle(depot_);
+    const Word last = idle.run_beside(&stream, noting(1));
+    while (!idle.ended(last)) std::this_thread::yield();
+  }
+  const std::size_t given_back = depot_->unused_bytes();
+  EXPECT_GT(given_back, 0U);
+  const auto open = std::make_shared<std::atomic<bool>>(false);
+  stream.hold(open);
+  {
+    SerialQueue busy(depot_);
+    busy.run_beside(&stream, noting(2));
+  }
+  EXPECT_EQ(depot_->unused_bytes(), 0U) << "busy reused the block of idle, and keeps it";
+  open->store(true);
+}
+
 }  // namespace
 }  // namespace mccl::device

@@ -15,6 +15,8 @@
 #include <string>
 #include <thread>
 
+#include "support/no_more_files.h"
+
 namespace mccl {
 namespace {
 
@@ -81,6 +83,15 @@ TEST(Termination, AProgramThatHandlesTheSignalIsLeftAlone) {
   });
   EXPECT_EQ(outcome.status, 7);
   EXPECT_EQ(outcome.said, "");
+}
+
+TEST(Termination, IsOmittedIfNoPipeCanBeMade) {
+  const Outcome outcome = outcome_of([](const auto& say) {
+    const testing::NoMoreFiles full;
+    say(at_termination([&] { say('a'); }) ? 'x' : '0');
+  });
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.said, "0");
 }
 
 TEST(Termination, AnExitMeanwhileWaitsForTheClosing) {

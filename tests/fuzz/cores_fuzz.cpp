@@ -17,7 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   fuzz::require(quota_of_cpu_max(first) >= 0, "a negative quota");
   fuzz::require(quota_of_cfs(first, text) >= 0, "a negative quota");
-  (void)control_group_path(first, "");
-  (void)control_group_path(first, "cpu");
+  for (const char* controller : {"", "cpu"}) {
+    const std::string path = control_group_path(first, controller);
+    mccl::fuzz::require(path.empty() || path.front() == '/', "a path without a slash");
+  }
   return 0;
 }

@@ -35,6 +35,8 @@ void read_lines(std::string_view text) {
     require(asked[kHost].reached && replies.told, "facts of a host that was not reached");
     require(is_printable(hosts::summary_of(asked[kHost].facts)), "a summary is not printable");
   }
+  require(is_printable(replies.program), "a path is not printable");
+  require(is_printable(replies.busy), "the name of a program is not printable");
   require(asked[kHost].ports.size() <= 8, "too many ports");
   for (const std::uint16_t port : asked[kHost].ports) require(port > 0, "a port that cannot be");
   require(!asked[0].reached && asked[0].ports.empty(), "a host has spoken for another");
@@ -44,15 +46,15 @@ void read_lines(std::string_view text) {
           each.at.host == kHost && each.from.host >= 0 && each.from.host < static_cast<int>(kHosts),
           "a call of a host that does not exist");
 
-  std::vector<hosts::Dialled> dialled(kTests);
+  std::vector<hosts::LinkResult> dialled(kTests);
   hosts::for_each_answer(replies.answers, "dialled", kTests,
                          [&](std::size_t i, const auto& answer) {
-                           take(dialled.at(i), answer);
+                           take_dialled(dialled.at(i), answer);
                            require(is_printable(dialled[i].why), "a reason is not printable");
                          });
-  std::vector<hosts::LinkTime> timed(kTests);
+  std::vector<hosts::LinkResult> timed(kTests);
   hosts::for_each_answer(replies.answers, "timed", kTests, [&](std::size_t i, const auto& answer) {
-    take(timed.at(i), answer);
+    take_timed(timed.at(i), answer);
     require(timed[i].good == (timed[i].bytes_per_s > 0), "a rate of a bad link");
   });
 }

@@ -12,14 +12,9 @@
 using namespace mccl::engine;
 using mccl::GroupRank;
 
-namespace {
-
-constexpr std::size_t kMembers = 3;
-constexpr GroupRank kSelf(0);
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static constexpr std::size_t kMembers = 3;
+  static constexpr GroupRank kSelf(0);
   mccl::fuzz::Input input(data, size);
   Agreement agreement(kSelf, kMembers, [](GroupRank to, const Vote& vote) {
     mccl::fuzz::require(to != kSelf, "this rank votes to itself");

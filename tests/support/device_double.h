@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "mccl/error.h"
 #include "support/forbidden_memory.h"
 
 namespace mccl::testing {
@@ -66,6 +67,8 @@ class DeviceDouble final : public device::Accelerator {
   bool is_capturing(void* stream) const override;
 
   std::string plugged_into = "double";
+  /// If true, make_queue() throws.
+  std::atomic<bool> refuses_queues{false};
 
   static constexpr int kAnyNumber = 1 << 30;
   /// Number of further copies to the host that the device will make.
@@ -231,6 +234,7 @@ class DeviceDouble::Queue final : public device::Queue {
 };
 
 inline std::unique_ptr<device::Queue> DeviceDouble::make_queue() {
+  if (refuses_queues) throw Error("the double makes no queue");
   return std::make_unique<Queue>(*this);
 }
 

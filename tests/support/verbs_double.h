@@ -27,6 +27,9 @@ namespace mccl::testing {
 
 namespace rdma = transport::rdma;
 
+/// Status of a request that was dropped because its queue pair had failed.
+inline constexpr int kFlushed = 5;
+
 /// The fate of a message.
 struct Fate {
   enum class Kind {
@@ -211,7 +214,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
     if (const int error = refused("ibv_post_recv")) return error;
     if (receives_.size() >= options_.receives) return ENOMEM;
     receives_.push_back({id, into});
-    if (failed_) fail(rdma::kFlushed);
+    if (failed_) fail(kFlushed);
     if (!failed_ && !not_ready_.empty()) {
       const std::vector<std::byte> bytes = std::move(not_ready_.front());
       not_ready_.pop_front();
@@ -226,13 +229,13 @@ class DoubleQueuePair final : public rdma::QueuePair {
     if (const int error = refused("ibv_post_send")) return error;
     if (!connected_ || pieces.size() > options_.pieces) return EINVAL;
     if (failed_) {
-      queue_->push({id, rdma::kFlushed, 0});
+      queue_->push({id, kFlushed, 0});
       return 0;
     }
     Fabric::Message message{number_, route_.queue_pair, {}};
     if (!gather(pieces, is_inline, message.bytes)) {
       queue_->push({id, kUnregistered, 0});
-      fail(rdma::kFlushed);
+      fail(kFlushed);
       return 0;
     }
     const Fate fate = fabric_->judge ? fabric_->judge(message) : Fate();
@@ -263,7 +266,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
     const std::lock_guard lock(fabric_->mutex);
     failed_ = true;
     for (const auto& [id, into] : std::exchange(receives_, {}))
-      queue_->push({id, std::exchange(status, rdma::kFlushed), 0});
+      queue_->push({id, std::exchange(status, kFlushed), 0});
   }
   std::size_t posted() const { return receives_.size(); }
   DoubleQueue& queue() { return *queue_; }
@@ -330,7 +333,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
       case Fate::Kind::sender_fails:
         failed_ = true;
         queue_->push({id, fate.status != 0 ? fate.status : 12, 0});
-        return fail(rdma::kFlushed);
+        return fail(kFlushed);
       case Fate::Kind::receiver_fails:
         queue_->push({id, 0, 0});
         if (DoubleQueuePair* other = far()) other->fail(fate.status);
@@ -345,7 +348,7 @@ class DoubleQueuePair final : public rdma::QueuePair {
       other->take(bytes);
     } else if (options_.service == rdma::Service::rc) {
       queue_->push({id, 12, 0});
-      return fail(rdma::kFlushed);
+      return fail(kFlushed);
     }
     queue_->push({id, 0, 0});
   }
@@ -393,8 +396,7 @@ struct DoubleDevice {
                   .state = "PORT_ACTIVE",
                   .layer = rdma::LinkLayer::ethernet,
                   .mtu_bytes = 1024,
-                  .lid = 0,
-                  .message_bytes = std::size_t{1} << 30};
+                  .lid = 0};
   std::vector<rdma::Gid> gids;
   rdma::RegionLimits limits{.regions = 100, .lends = true};
 };

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "backend/direct/agreement.h"
+#include "base/keep.h"
 #include "device/cuda/gpu.h"
 #include "device/registry.h"
 #include "mccl/error.h"
@@ -74,6 +76,10 @@ Area::Area(Group& group, Device device, std::chrono::milliseconds patience, Shar
   std::string own = allocate();
   objection_ = direct::first_objection(group, own);
   if (objection_.empty()) objection_ = direct::first_objection(group, open(group));
+}
+
+Area::~Area() {
+  if (__atomic_load_n(&alarm().stop, __ATOMIC_RELAXED) != 0) keep_for_ever(std::move(alarm_));
 }
 
 /// Allocates this rank's device memory: the memory that the other ranks access, the counters and

@@ -29,6 +29,11 @@ class Area {
   /// memory. If the ranks cannot access each other's GPUs, objection() returns the reason on all
   /// ranks.
   Area(Group& group, Device device, std::chrono::milliseconds patience, SharedGpu shared);
+  /// If the alarm told kernels to stop, one of them may still read it. Its memory is then never
+  /// freed or reused.
+  ~Area();
+  Area(const Area&) = delete;
+  Area& operator=(const Area&) = delete;
 
   const std::string& objection() const { return objection_; }
   const kernels::cuda::Fabric& fabric() const { return fabric_; }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,6 +40,9 @@ class KernelPath final : public direct::DevicePath {
   const device::cuda::CudaDriver& cu_;
   const SharedGpu shared_;
   std::optional<Area> area_;
+  /// The alarm of `area_`, for abort() and failure(), which the engine's thread may call while the
+  /// ranks meet; null until then.
+  std::atomic<kernels::cuda::Alarm*> alarm_{nullptr};
   KernelLimits limits_ = limits_of(group().size());
   /// Indexed by Kernel and place_of(); kernels that only move data use 0 as the second index.
   Function functions_[kKernels][kSummed] = {};
@@ -65,6 +69,8 @@ bool KernelPath::supports(const Request& request) const {
 
 void KernelPath::meet() {
   area_.emplace(group(), device_, options_.timeout, shared_);
+  alarm_ = &area_->alarm();
+  if (was_aborted()) end_calls();
   std::string objection = area_->objection();
   const auto image = kernels::cuda::image();
   if (objection.empty() && image.empty()) {
@@ -128,24 +134,25 @@ void KernelPath::start(const Request& request, void* stream) {
 }
 
 std::string KernelPath::failure() {
-  if (!area_) return {};
+  const kernels::cuda::Alarm* const alarm = alarm_;
+  if (!alarm) return {};
   std::string reason = group().failure();  // not empty if a rank died, left or aborted the group
   if (!reason.empty()) return reason;
-  const auto& alarm = area_->alarm();
-  if (const std::uint32_t late = __atomic_load_n(&alarm.late, __ATOMIC_RELAXED); late != 0) {
+  if (const std::uint32_t late = __atomic_load_n(&alarm->late, __ATOMIC_RELAXED); late != 0) {
     return fmt::format(
         "rank {} of group '{}': a kernel waited for rank {} for {} ms; a rank has not made the "
         "call, or made it with data outside GPU memory",
         group().rank(), group().name(), late - 1, options_.timeout.count());
   }
-  if (__atomic_load_n(&alarm.stop, __ATOMIC_RELAXED) != 0) {
+  if (__atomic_load_n(&alarm->stop, __ATOMIC_RELAXED) != 0) {
     reason = "the group has been aborted";
   }
   return reason;
 }
 
 void KernelPath::end_calls() noexcept {
-  if (area_) __atomic_store_n(&area_->alarm().stop, 1U, __ATOMIC_RELAXED);
+  if (kernels::cuda::Alarm* const alarm = alarm_)
+    __atomic_store_n(&alarm->stop, 1U, __ATOMIC_RELAXED);
 }
 
 }  // namespace

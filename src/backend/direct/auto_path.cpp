@@ -46,18 +46,24 @@ void AutoPath::before_collective(const Request& request, std::chrono::millisecon
 }
 
 /// Starts the all_gather of the reports without waiting for it. A later call that may block reads
-/// the reports.
+/// the reports. If it throws, the caller's collective is not made either and does not count.
 void AutoPath::ask(std::byte answer, std::chrono::milliseconds timeout) {
   const State before = state_.exchange(State::asks);
-  auto asked = std::make_shared<Asked>();
-  asked->own = answer;
-  asked->all.resize(static_cast<std::size_t>(group_.size()));
-  asked->work =
-      group_.all_gather({&asked->own, 1, DType::u8},
-                        {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
-  // The callback keeps the memory of the reports alive until the all_gather has ended.
-  asked->work.on_done([asked](const std::exception_ptr&) {});
-  if (before == State::open) asked_.push_back(std::move(asked));
+  try {
+    auto asked = std::make_shared<Asked>();
+    asked->own = answer;
+    asked->all.resize(static_cast<std::size_t>(group_.size()));
+    asked->work =
+        group_.all_gather({&asked->own, 1, DType::u8},
+                          {asked->all.data(), asked->all.size(), DType::u8}, {.timeout = timeout});
+    // The callback keeps the memory of the reports alive until the all_gather has ended.
+    asked->work.on_done([asked](const std::exception_ptr&) {});
+    if (before == State::open) asked_.push_back(std::move(asked));
+  } catch (...) {
+    --calls_;
+    state_ = before;
+    throw;
+  }
   state_ = before;
 }
 

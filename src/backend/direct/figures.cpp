@@ -8,6 +8,7 @@
 
 #include "backend/staged/poll_backoff.h"
 #include "base/clock.h"
+#include "engine/calls/operation.h"
 #include "mccl/error.h"
 
 namespace mccl::direct {
@@ -96,8 +97,7 @@ class Stopwatch {
   /// The patience applies to each row of calls: on a GPU that many processes share, all rows
   /// together may take longer than a short timeout, although every rank takes part.
   void run(const Request& request, int calls) {
-    const Clock::time_point deadline =
-        patience_.count() > 0 ? Clock::now() + patience_ : Clock::time_point::max();
+    const Clock::time_point deadline = engine::deadline_after(Clock::now(), patience_);
     device::Word last = 0;
     for (int i = 0; i < calls; ++i) {
       last = queue_.run_beside(nullptr, [&](void* stream) { path_.enqueue(request, stream); });

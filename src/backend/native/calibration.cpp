@@ -258,10 +258,11 @@ class Calibration {
     if (facts.window_bytes == 0) return;  // no window could be allocated
     const WindowFit fit(facts, group.size(), ranks_per_core(), kSmall);
     if (ranks_per_core() > 1) {
-      measured.switch_s = fit.switch_s(small);
-      measured.turn_s = fit.turn_s(flow);
+      measured.switch_s = fit.solve(&Facts::switch_s, Collective::all_reduce, small);
+      measured.turn_s = fit.solve(&Facts::turn_s, Collective::broadcast, flow);
     } else {
-      measured.window_latency_s = fit.window_latency_s(small);
+      measured.window_latency_s =
+          fit.solve(&Facts::window_latency_s, Collective::all_reduce, small);
     }
     measured.cached_bytes_per_s = fit.cached_bytes_per_s(kCached, cached - small);
     measured.shared_cache_bytes = static_cast<double>(shared_cache_bytes());

@@ -59,11 +59,11 @@ std::string text_of(const std::string& way, const PairFigures& figures) {
 }
 
 /// Measures the routes of one pair. The first rank measures the times; the second rank only answers
-/// the messages of the first.
-void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count) {
+/// the messages of the first. `ways` names the routes on the first rank; the second does not use
+/// it.
+void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, int count,
+              const std::vector<std::string>& ways) {
   const bool dials = pair.first == engine->rank();
-  const std::vector<std::string> ways =
-      dials ? engine->equal_ways(pair.second) : std::vector<std::string>();
   std::vector<PairFigures> found;
   for (int way = 0; way < count; ++way) {
     if (dials) engine->take_way(pair.second, static_cast<std::size_t>(way));
@@ -88,10 +88,13 @@ void try_ways(const std::shared_ptr<engine::Engine>& engine, const Pair& pair, i
 void try_equal_ways(const std::shared_ptr<engine::Engine>& engine, Group& all) {
   if (engine->is_one_node()) return;
   std::string card;
+  // The names that the counts of the card describe. A later list may have another length.
+  std::map<int, std::vector<std::string>> ways;
   const std::vector<int> here = members_of_my_node(*engine);
   for (int peer = 0; peer < engine->rank(); ++peer) {
     if (std::ranges::count(here, peer) != 0) continue;  // see choose_copies()
-    const std::size_t count = engine->equal_ways(peer).size();
+    ways[peer] = engine->equal_ways(peer);
+    const std::size_t count = ways[peer].size();
     if (count > 1) card += fmt::format("{} {} ", peer, std::min<std::size_t>(count, kMostWays));
   }
   const std::map<Pair, int> counts = counts_of(all_gather_texts(all, card));
@@ -107,7 +110,7 @@ void try_equal_ways(const std::shared_ptr<engine::Engine>& engine, Group& all) {
   for (const auto& [pair, count] : counts) pairs.insert(pair);
   for (const Pair& pair : in_rounds(std::move(pairs))) {
     if (pair.first == engine->rank() || pair.second == engine->rank())
-      try_ways(engine, pair, counts.at(pair));
+      try_ways(engine, pair, counts.at(pair), ways[pair.second]);
   }
 }
 

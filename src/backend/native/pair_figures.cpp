@@ -30,59 +30,17 @@ constexpr double kLongestOfSize = 0.2;
 /// The decision after a trial: stop, measure the next larger size, or repeat the trial.
 enum class Next : unsigned char { done, larger, again };
 
-/// Measures one pair: the first rank sends and measures the time until the second rank has
-/// answered.
-class PairMeasurement {
- public:
-  PairMeasurement(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
-                  std::string_view what)
-      : group_(engine, engine->make_group(fmt::format("calibration/{} of {} and {}", what,
-                                                      pair.first, pair.second),
-                                          {pair.first, pair.second}, kPatience)),
-        data_(kMost) {}
-
-  PairFigures run() {
-    PairFigures found;
-    double least = there_and_back(1);
-    for (int i = 0; i < kSmallTimes; ++i) least = std::min(least, there_and_back(1));
-    found.latency_s = least / 2;
-    for (std::size_t bytes = kFirst; bytes <= kMost; bytes *= 4) {
-      double taken = std::numeric_limits<double>::infinity();
-      double spent = 0;
-      Next next = Next::again;
-      for (int trial = 1; next == Next::again; ++trial) {
-        const double seconds = there_and_back(bytes);
-        spent += seconds;
-        taken = std::min(taken, std::max(1e-9, seconds - least));
-        const bool may_repeat = trial < kLargeTimes && spent + seconds <= kLongestOfSize;
-        next = agree(taken < kLongEnough ? Next::larger : may_repeat ? Next::again : Next::done);
-      }
-      found.bytes_per_s = static_cast<double>(bytes) / taken;
-      if (next == Next::done) break;
-    }
-    return found;
+/// Sends the first rank's decision to the second. Returns the decision on both ranks.
+Next agree(Group& pair, Next next) {
+  const CallOptions now{.caller_waits = true};
+  const Buffer decision{reinterpret_cast<std::byte*>(&next), 1, DType::u8};
+  if (pair.rank() == 0) {
+    pair.send(decision, 1, 1, now).wait();
+  } else {
+    pair.recv(decision, 0, 1, now).wait();
   }
-
- private:
-  double there_and_back(std::size_t bytes) {
-    return native::there_and_back(group_, data_, bytes, 1);
-  }
-
-  /// Sends the first rank's decision to the second. Returns the decision on both ranks.
-  Next agree(Next next) {
-    const CallOptions now{.caller_waits = true};
-    const Buffer decision{reinterpret_cast<std::byte*>(&next), 1, DType::u8};
-    if (group_.rank() == 0) {
-      group_.send(decision, 1, 1, now).wait();
-    } else {
-      group_.recv(decision, 0, 1, now).wait();
-    }
-    return next;
-  }
-
-  NativeGroup group_;
-  std::vector<std::byte> data_;
-};
+  return next;
+}
 
 }  // namespace
 
@@ -114,9 +72,35 @@ std::vector<Pair> in_rounds(std::set<Pair> pairs) {
   return ordered;
 }
 
+/// The first rank sends and measures the time until the second rank has answered.
 PairFigures measure_pair(const std::shared_ptr<engine::Engine>& engine, const Pair& pair,
                          std::string_view what) {
-  return PairMeasurement(engine, pair, what).run();
+  NativeGroup group(engine, engine->make_group(fmt::format("calibration/{} of {} and {}", what,
+                                                           pair.first, pair.second),
+                                               {pair.first, pair.second}, kPatience));
+  std::vector<std::byte> data(kMost);
+  const auto time_of = [&](std::size_t bytes) { return there_and_back(group, data, bytes, 1); };
+  PairFigures found;
+  double least = time_of(1);
+  for (int i = 0; i < kSmallTimes; ++i) least = std::min(least, time_of(1));
+  found.latency_s = least / 2;
+  for (std::size_t bytes = kFirst; bytes <= kMost; bytes *= 4) {
+    double taken = std::numeric_limits<double>::infinity();
+    double spent = 0;
+    Next next = Next::again;
+    for (int trial = 1; next == Next::again; ++trial) {
+      const double seconds = time_of(bytes);
+      spent += seconds;
+      taken = std::min(taken, std::max(1e-9, seconds - least));
+      const bool may_repeat = trial < kLargeTimes && spent + seconds <= kLongestOfSize;
+      next = agree(group, taken < kLongEnough ? Next::larger
+                          : may_repeat        ? Next::again
+                                              : Next::done);
+    }
+    found.bytes_per_s = static_cast<double>(bytes) / taken;
+    if (next == Next::done) break;
+  }
+  return found;
 }
 
 std::vector<int> members_of_my_node(const engine::Engine& engine) {

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <system_error>
 
 #include "base/first_line.h"
+#include "base/value_text.h"
 
 #ifdef __APPLE__
 #include <sys/sysctl.h>
@@ -22,17 +22,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kGuess = std::size_t{16} << 20;
 constexpr int kMostLevels = 4;
 
-/// Parses an integer with an optional unit K or M, such as "32768K"; returns 0 for anything else.
-std::size_t bytes_of(const std::string& text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return 0;
-  const std::string unit(end, text.data() + text.size());
-  if (unit == "K") return number << 10;
-  if (unit == "M") return number << 20;
-  return unit.empty() ? number : 0;
-}
-
 }  // namespace
 
 std::size_t shared_cache_bytes_in(const std::string& cpus) {
@@ -42,7 +31,7 @@ std::size_t shared_cache_bytes_in(const std::string& cpus) {
   for (fs::directory_iterator cpu(cpus, error), end; !error && cpu != end; cpu.increment(error)) {
     for (int depth = kMostLevels; depth > 0; --depth) {
       const fs::path cache = cpu->path() / "cache" / fmt::format("index{}", depth);
-      const std::size_t bytes = bytes_of(first_line(cache / "size"));
+      const std::size_t bytes = parse_bytes(first_line(cache / "size")).value_or(0);
       if (bytes == 0) continue;
       if (seen.insert(first_line(cache / "shared_cpu_list")).second) sum += bytes;
       break;

@@ -22,18 +22,6 @@ WindowFit::WindowFit(const Facts& at_calls, int ranks, double ranks_per_core,
   facts_.ranks_per_core = ranks_per_core;
 }
 
-double WindowFit::window_latency_s(double small) const {
-  return solve(&Facts::window_latency_s, Collective::all_reduce, small);
-}
-
-double WindowFit::switch_s(double small) const {
-  return solve(&Facts::switch_s, Collective::all_reduce, small);
-}
-
-double WindowFit::turn_s(double flow) const {
-  return solve(&Facts::turn_s, Collective::broadcast, flow);
-}
-
 double WindowFit::cached_bytes_per_s(std::size_t bytes, double longer) const {
   const double at_bytes = predicted(Collective::all_reduce, bytes, facts_);
   const double expected = at_bytes - predicted(Collective::all_reduce, small_bytes_, facts_);
@@ -43,8 +31,6 @@ double WindowFit::cached_bytes_per_s(std::size_t bytes, double longer) const {
   return facts_.cached_bytes_per_s / std::max(kLeastTimesAsLong, longer / expected);
 }
 
-/// Returns the value of `fact` with which the model predicts `seconds` for a small call of
-/// `collective`.
 double WindowFit::solve(double Facts::*fact, Collective collective, double seconds) const {
   Facts facts = facts_;
   facts.*fact = 0;

@@ -20,19 +20,15 @@ class WindowFit {
   WindowFit(const schedule::Facts& at_calls, int ranks, double ranks_per_core,
             std::size_t small_bytes);
 
-  /// Returns Facts::window_latency_s. `small` is the time of a small all_reduce in seconds. Used if
-  /// every rank has a core of its own.
-  double window_latency_s(double small) const;
-  /// Return Facts::switch_s and Facts::turn_s. `small` is the time of a small all_reduce in
-  /// seconds, and `flow` is the time of a small broadcast. Used if ranks share cores.
-  double switch_s(double small) const;
-  double turn_s(double flow) const;
+  /// Returns the value of `fact` with which the model predicts `seconds` for a small call of
+  /// `collective`. Used for window_latency_s if every rank has a core of its own; otherwise for
+  /// switch_s, and for turn_s with a broadcast.
+  double solve(double schedule::Facts::*fact, Collective collective, double seconds) const;
   /// Returns Facts::cached_bytes_per_s, the rate of data in cache. `longer` is the difference in
   /// seconds between an all_reduce of `bytes` bytes and a small one.
   double cached_bytes_per_s(std::size_t bytes, double longer) const;
 
  private:
-  double solve(double schedule::Facts::*fact, Collective collective, double seconds) const;
   double predicted(Collective collective, std::size_t bytes, const schedule::Facts& facts) const;
 
   const schedule::Facts at_calls_;

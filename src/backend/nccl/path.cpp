@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "device/cuda/gpu.h"
 #include "device/registry.h"
+#include "engine/calls/operation.h"
 #include "mccl/error.h"
 
 namespace mccl::nccl {
@@ -98,7 +99,11 @@ void NcclPath::meet() {
     return;
   }
   UniqueId id{};
-  if (group().rank() == 0) settle(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
+  if (group().rank() == 0) {
+    const Result result = nccl_.GetUniqueId(&id);
+    const std::lock_guard lock(mutex_);
+    settle(result, "ncclGetUniqueId");
+  }
   group().broadcast({id.bytes, sizeof(id.bytes), DType::u8}, 0).wait();
   const device::cuda::Current current(device::cuda::driver(),
                                       device::cuda::context_of(device_.index));
@@ -159,10 +164,10 @@ void NcclPath::begin_as_part(Device device) {
 }
 
 /// Waits until NCCL has completed the asynchronous `call`, which returned `result`. Throws if the
-/// call fails or exceeds the group's timeout, or if the path is aborted.
+/// call fails or exceeds the group's timeout, or if the path is aborted. The caller must hold
+/// `mutex_`.
 void NcclPath::settle(Result result, const char* call) {
-  const Clock::time_point deadline =
-      options_.timeout.count() > 0 ? Clock::now() + options_.timeout : Clock::time_point::max();
+  const Clock::time_point deadline = engine::deadline_after(Clock::now(), options_.timeout);
   while (result == kInProgress && Clock::now() < deadline && !was_aborted()) {
     std::this_thread::yield();
     if (const Result asked = nccl_.CommGetAsyncError(comm_, &result); asked != kSuccess) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -26,7 +25,7 @@ StagedCall::StagedCall(std::shared_ptr<OrderedCalls> ordered, const Request& req
       options_(options),
       deadline_(deadline),
       rank_(rank) {
-  if (!needs_stage(request_, options)) return;
+  if (!on_device(request_) && !options.fence) return;
   stage_ = std::make_unique<Stage>(request_, rank, options, early);
   is_staged_ = true;
   leads_ = stage_->leads();
@@ -50,11 +49,7 @@ CallOptions StagedCall::options_now() const {
   options.stream = nullptr;
   options.fence = nullptr;
   options.timeout = std::chrono::milliseconds(0);
-  if (deadline_ != Clock::time_point::max()) {
-    options.timeout =
-        std::max(std::chrono::milliseconds(1),
-                 std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now()));
-  }
+  if (deadline_ != Clock::time_point::max()) options.timeout = left_until(deadline_);
   return options;
 }
 
@@ -155,10 +150,7 @@ void StagedCall::help(Clock::time_point deadline) {
     } else if (!over) {
       const bool bounded = deadline != Clock::time_point::max();
       try {
-        inner->wait(bounded ? std::optional(std::max(std::chrono::milliseconds(1),
-                                                     std::chrono::ceil<std::chrono::milliseconds>(
-                                                         deadline - Clock::now())))
-                            : std::nullopt);
+        inner->wait(bounded ? std::optional(left_until(deadline)) : std::nullopt);
       } catch (const Error&) {
         // Either this wait has timed out, or the call has failed and returned() has the error.
       }

@@ -42,8 +42,9 @@ OrderedCalls::Batch* OrderedCalls::open_batch() {
   const auto own = open_.find(std::this_thread::get_id());
   if (own != open_.end()) return &own->second;
   if (!group_->batch_is_open()) return nullptr;
+  Batch& batch = open_[std::this_thread::get_id()];
   ++attention_;
-  return &open_[std::this_thread::get_id()];
+  return &batch;
 }
 
 Work OrderedCalls::enqueue(const Request& request, const CallOptions& options) {
@@ -52,6 +53,7 @@ Work OrderedCalls::enqueue(const Request& request, const CallOptions& options) {
     const std::lock_guard lock(mutex_);
     group = group_;
   }
+  begin_watching();
   // Constructed outside the lock, because the constructor may allocate pinned memory, which may
   // wait for the device.
   const auto call =
@@ -67,7 +69,6 @@ Work OrderedCalls::enqueue(const Request& request, const CallOptions& options) {
     }
     waiting_.push_back({call});
     ++attention_;
-    begin_watching();
   }
   changed_.notify_one();
   return Work(call);
@@ -79,14 +80,10 @@ Work OrderedCalls::end_batch(Work others) {
     const std::lock_guard lock(mutex_);
     const auto own = open_.find(std::this_thread::get_id());
     if (own == open_.end()) return works.front();
-    Batch batch = std::move(own->second);
+    for (const CallPtr& call : own->second) works.emplace_back(call);
+    waiting_.push_back(std::move(own->second));  // attention_ already counts this batch
     open_.erase(own);
-    for (const CallPtr& call : batch) {
-      call->hold_back(false);
-      works.emplace_back(call);
-    }
-    waiting_.push_back(std::move(batch));  // attention_ already counts this batch
-    begin_watching();
+    for (const CallPtr& call : waiting_.back()) call->hold_back(false);
   }
   changed_.notify_one();
   return Work::all_of(std::move(works));
@@ -181,7 +178,6 @@ bool OrderedCalls::look_after(std::shared_ptr<Returning> call) {
     const std::lock_guard lock(mutex_);
     if (!group_) return false;
     returning_.push_back(std::move(call));
-    begin_watching();
   }
   changed_.notify_one();
   return true;
@@ -224,7 +220,8 @@ void OrderedCalls::help_running() {
 }
 
 void OrderedCalls::begin_watching() {
-  if (watcher_.joinable()) return;
+  const std::lock_guard lock(mutex_);
+  if (!group_ || watcher_.joinable()) return;
   watcher_ = start_thread("mccl-device", [self = shared_from_this()] { self->watch(); });
 }
 

@@ -37,6 +37,9 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
 
   /// Starts all calls that are ready.
   void advance();
+  /// Starts the queue's thread if it does not run. Must precede look_after(). Throws Error if the
+  /// system provides no thread.
+  void begin_watching();
   /// Makes the queue's thread poll `call` until the call has ended. Returns false if the queue is
   /// closed.
   bool look_after(std::shared_ptr<Returning> call);
@@ -51,7 +54,6 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
   using Starts = std::vector<std::pair<CallPtr, Work>>;
 
   Batch* open_batch();
-  void begin_watching();
   void watch();
   void help_running();
   bool finish_returning();

@@ -84,12 +84,19 @@ Stage::Stage(Request& request, int rank, const CallOptions& options, bool early)
   by_pieces_ = cut(request, early);
   if (by_pieces_) request.conveyor = this;
   bounce_ = depot_->bounce();
-  if (!fence_) begin();
+  if (fence_) return;
+  try {
+    begin();
+  } catch (...) {
+    keep_memory();
+    throw;
+  }
 }
 
+/// If the bounce throws, the device may have begun some of the copies.
 void Stage::begin() {
-  if (bounce_) bounce_->begin(trip_);
   begun_ = true;
+  if (bounce_) bounce_->begin(trip_);
 }
 
 /// Returns the result of `poll`. If `poll` throws, records the error and returns true. All later
@@ -142,7 +149,11 @@ Stage::~Stage() {
     depot_->take_back(std::move(bounce_));
     return;
   }
-  // The device may still access this memory, so it is never freed.
+  keep_memory();
+}
+
+/// Called if the device may still access the memory, which is then never freed.
+void Stage::keep_memory() {
   keep_for_ever(std::move(bounce_));
   keep_for_ever(std::move(input_));
   keep_for_ever(std::move(output_));

@@ -14,11 +14,6 @@ namespace mccl::staged {
 /// shares with the host.
 Request as_the_gpu_sees(const Request& request);
 
-/// True if a call must wait for a device or a fence, or needs a copy of its data in host memory.
-inline bool needs_stage(const Request& request, const CallOptions& options) {
-  return on_device(request) || options.fence;
-}
-
 /// Holds the pinned memory of one call, and the HostBounce that copies data to that memory and
 /// back. A call on host memory has a Stage only to wait for its fence, and then uses neither pinned
 /// memory nor a HostBounce. Not thread-safe.
@@ -58,6 +53,7 @@ class Stage final : public engine::Conveyor {
   device::HostBounce::Trip stand_in(Request& request, int rank);
   bool cut(const Request& request, bool early);
   void begin();
+  void keep_memory();
   template <typename Poll>
   bool guarded(const Poll& poll);
 

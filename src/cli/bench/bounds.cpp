@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -92,12 +91,11 @@ void await(const Socket& socket, short events) {
   pollfd entry{socket.descriptor(), events, 0};
   const int ready = ::poll(&entry, 1, kPatienceMs);
   if (ready == 0) fail("the other process does not answer");
-  if (ready < 0 && errno != EINTR) fail(transport::tcp::describe_errno(errno));
+  if (ready < 0 && errno != EINTR) fail(describe_errno(errno));
 }
 
 std::size_t moved(const transport::tcp::TransferResult& result) {
-  if (result.error != 0 && !would_block(result.error))
-    fail(transport::tcp::describe_errno(result.error));
+  if (result.error != 0 && !would_block(result.error)) fail(describe_errno(result.error));
   return result.bytes;
 }
 
@@ -145,7 +143,7 @@ Socket accept_one(Listener& listener) {
   for (;;) {
     transport::tcp::Accepted accepted = listener.accept();
     if (accepted.socket) return std::move(accepted.socket);
-    if (accepted.error != 0) fail(transport::tcp::describe_errno(accepted.error));
+    if (accepted.error != 0) fail(describe_errno(accepted.error));
     pollfd entry{listener.descriptor(), POLLIN, 0};
     if (::poll(&entry, 1, kPatienceMs) == 0) fail("the other process does not connect");
   }
@@ -159,7 +157,7 @@ Socket connect_to(std::uint16_t port) {
     await(socket, POLLOUT);
     error = socket.take_error();
   }
-  if (error != 0) fail(transport::tcp::describe_errno(error));
+  if (error != 0) fail(describe_errno(error));
   return socket;
 }
 

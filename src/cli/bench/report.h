@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cli/bench/bounds.h"
-#include "cli/bench/overlap.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/trial.h"
 #include "mccl/context.h"

@@ -29,7 +29,7 @@ constexpr RoutineInfo kRoutines[] = {
     {.routine = Routine::reduce, .name = "reduce", .reduces = true, .rooted = true},
     {.routine = Routine::gather, .name = "gather", .rooted = true, .in_parts = true},
     {.routine = Routine::scatter, .name = "scatter", .rooted = true, .in_parts = true},
-    {.routine = Routine::sendrecv, .name = "sendrecv", .in_place = false},
+    {.routine = kSendrecv, .name = "sendrecv", .in_place = false},
     {.routine = Routine::barrier, .name = "barrier", .in_place = false},
 };
 
@@ -75,13 +75,6 @@ std::span<const RoutineInfo> routines() { return kRoutines; }
 
 const RoutineInfo& info_of(Routine routine) {
   return *std::ranges::find(kRoutines, routine, &RoutineInfo::routine);
-}
-
-std::optional<Collective> collective_of(Routine routine) {
-  for (int i = 0; i < kCollectiveCount; ++i)
-    if (name_of(static_cast<Collective>(i)) == info_of(routine).name)
-      return static_cast<Collective>(i);
-  return {};
 }
 
 std::vector<Routine> parse_routines(std::span<const std::string_view> names,

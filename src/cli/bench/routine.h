@@ -16,24 +16,14 @@
 
 namespace mccl::cli::bench {
 
-/// `sendrecv`: every rank sends to the next rank and, at the same time, receives from the previous
-/// rank.
-enum class Routine {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  broadcast,
-  reduce,
-  gather,
-  scatter,
-  sendrecv,
-  barrier,
-};
+/// A collective, or kSendrecv; never Collective::recv.
+using Routine = Collective;
+/// Every rank sends to the next rank and, at the same time, receives from the previous rank.
+inline constexpr Routine kSendrecv = Collective::send;
 
 struct RoutineInfo {
   Routine routine;
-  std::string_view name;
+  std::string_view name;  ///< The name that mccl bench uses: "sendrecv" for kSendrecv.
   bool reduces = false;
   bool rooted = false;
   /// True if a call has one part per rank. A row's size is then the size of all parts together.
@@ -45,9 +35,6 @@ struct RoutineInfo {
 /// Routines in the order in which "all" runs them.
 std::span<const RoutineInfo> routines();
 const RoutineInfo& info_of(Routine routine);
-
-/// Returns the collective that the routine calls; empty for sendrecv.
-std::optional<Collective> collective_of(Routine routine);
 
 /// Parses names, or "all". Throws InvalidArgument for an unknown name; the message does not suggest
 /// `unfit`, a routine that the command does not support.
@@ -62,7 +49,6 @@ std::vector<std::size_t> parse_sizes(std::string_view text);
 /// Returns busbw divided by algbw.
 double bus_factor(Routine routine, int ranks);
 
-/// Amount of data that one call moves.
 struct CallSize {
   std::size_t part = 0;   ///< Elements in one rank's part; `total` if the routine has no parts.
   std::size_t total = 0;  ///< Elements of the whole operation.

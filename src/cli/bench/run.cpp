@@ -13,7 +13,6 @@
 #include "base/coding.h"
 #include "base/environment.h"
 #include "cli/bench/bounds.h"
-#include "cli/bench/overlap.h"
 #include "cli/bench/report.h"
 #include "cli/bench/routine.h"
 #include "cli/bench/trial.h"
@@ -112,10 +111,8 @@ class Run {
   }
 
   bool may_be_rounded(Routine routine) const {
-    const bool scatters = routine == Routine::reduce_scatter;
-    return result_.setup.compression != "none" && (scatters || routine == Routine::all_reduce) &&
-           may_be_coded(scatters ? Collective::reduce_scatter : Collective::all_reduce,
-                        options_.dtype, options_.op.kind);
+    return result_.setup.compression != "none" &&
+           may_be_coded(routine, options_.dtype, options_.op.kind);
   }
 
   /// Makes the call once. All ranks get the same result.
@@ -123,8 +120,7 @@ class Run {
     trial.fill();
     meet(*group_);
     trial.run();
-    const auto collective = collective_of(routine);
-    return std::string(collective ? metrics_->algorithm_of(*collective) : kMessages);
+    return std::string(routine == kSendrecv ? kMessages : metrics_->algorithm_of(routine));
   }
 
   /// True if the requested algorithm ran, or if none was requested. Also true for sendrecv and in a

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/clock.h"
@@ -64,6 +65,32 @@ CallCounts decide_counts(Group& group, const std::function<void()>& call, const 
   return {value_of_first(group, calls), value_of_first(group, is_short ? calls : 0)};
 }
 
+/// Not blocking: the engine's threads advance the call while the caller computes.
+const CallOptions kInBackground = {};
+
+/// Arithmetic on registers, whose speed does not depend on memory or on other processes' caches.
+/// Each step needs the result of the one before, so that a compiler cannot shorten the loop.
+void compute(std::uint64_t steps) {
+  volatile double result = 1;
+  double value = result;
+  for (std::uint64_t i = 0; i < steps; ++i) value = value * 0.999999 + 1e-6;
+  result = value;
+}
+
+/// Returns the time of a step, in microseconds: the smallest of several attempts, because other
+/// processes may take the core for a while.
+double step_us() {
+  constexpr std::uint64_t kSteps = 20'000;
+  constexpr int kAttempts = 20;
+  double least = std::numeric_limits<double>::max();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Clock::time_point begin = Clock::now();
+    compute(kSteps);
+    least = std::min(least, seconds_between(begin, Clock::now()));
+  }
+  return least * 1e6 / kSteps;
+}
+
 }  // namespace
 
 Memory::Memory(std::size_t bytes)
@@ -103,7 +130,7 @@ void Trial::place(const Memory& a, const Memory& b, bool in_place) {
   switch (routine_) {
     case Routine::all_reduce:
     case Routine::all_to_all:
-    case Routine::sendrecv:
+    case kSendrecv:
       input_ = one;
       output_ = in_place ? one : two;
       break;
@@ -132,14 +159,16 @@ void Trial::place(const Memory& a, const Memory& b, bool in_place) {
       output_ = in_place && is_root ? part(one, rank) : part(two, 0);
       break;
     case Routine::barrier:
+    case Routine::recv:
       break;
   }
 }
 
+int Trial::neighbour(int distance) const {
+  return (group_.rank() + group_.size() + distance) % group_.size();
+}
+
 Work Trial::start(const CallOptions& options) const {
-  const int ranks = group_.size();
-  const int next = (group_.rank() + 1) % ranks;
-  const int previous = (group_.rank() + ranks - 1) % ranks;
   switch (routine_) {
     case Routine::all_reduce:
       return group_.all_reduce(in_, out_, op_, options);
@@ -159,19 +188,20 @@ Work Trial::start(const CallOptions& options) const {
       return group_.scatter(in_, out_, root_, options);
     case Routine::barrier:
       return group_.barrier(options);
-    case Routine::sendrecv:
-      return Work::all_of(
-          {group_.send(in_, next, kTag, options), group_.recv(out_, previous, kTag, options)});
+    case kSendrecv:
+      return Work::all_of({group_.send(in_, neighbour(1), kTag, options),
+                           group_.recv(out_, neighbour(-1), kTag, options)});
+    case Routine::recv:
+      break;
   }
   return {};
 }
 
 void Trial::run(const CallOptions& options) const {
-  if (routine_ != Routine::sendrecv) return start(options).wait();
+  if (routine_ != kSendrecv) return start(options).wait();
   // The caller waits for the receive first, without an object for both messages.
-  const int ranks = group_.size();
-  const Work sent = group_.send(in_, (group_.rank() + 1) % ranks, kTag, options);
-  group_.recv(out_, (group_.rank() + ranks - 1) % ranks, kTag, options).wait();
+  const Work sent = group_.send(in_, neighbour(1), kTag, options);
+  group_.recv(out_, neighbour(-1), kTag, options).wait();
   sent.wait();
 }
 
@@ -213,8 +243,8 @@ std::uint64_t Trial::source_of(int part) const {
       return static_cast<std::uint64_t>(rank);
     case Routine::broadcast:
       return static_cast<std::uint64_t>(root_);
-    case Routine::sendrecv:
-      return static_cast<std::uint64_t>((rank + ranks - 1) % ranks);
+    case kSendrecv:
+      return static_cast<std::uint64_t>(neighbour(-1));
     default:
       return static_cast<std::uint64_t>(part);
   }
@@ -281,6 +311,25 @@ Timing measure(Group& group, const std::function<void()>& call, const Options& o
   const std::uint64_t calls = counts.batch > 0 ? counts.batch : counts.singles;
   return {largest(group, elapsed) / static_cast<double>(calls) * 1e6,
           percentile(samples, 0.50) * 1e6, percentile(samples, 0.99) * 1e6, calls};
+}
+
+double Overlap::hidden() const {
+  const double shorter = std::min(call_us, compute_us);
+  return shorter > 0 ? (call_us + compute_us - both_us) / shorter : 0;
+}
+
+Overlap measure_overlap(Group& group, const Trial& trial, double call_us, const Options& options) {
+  const auto steps = static_cast<std::uint64_t>(call_us / step_us());
+  const auto time_of = [&](const std::function<void()>& what) {
+    return measure(group, what, options).time_us;
+  };
+  return {.call_us = call_us,
+          .compute_us = time_of([&] { compute(steps); }),
+          .both_us = time_of([&] {
+            const Work work = trial.start(kInBackground);
+            compute(steps);
+            work.wait();
+          })};
 }
 
 }  // namespace mccl::cli::bench

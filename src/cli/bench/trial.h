@@ -1,5 +1,5 @@
 // Measures one half of a row of the table: the call of one routine at one size, in place or out of
-// place.
+// place, and how much of the call is hidden behind a computation that runs at the same time.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,6 @@ class Trial {
   /// Fills the input, and overwrites the output with a value that a correct call replaces.
   void fill() const;
   void run(const CallOptions& options = kBlocking) const;
-  /// Starts the call.
   Work start(const CallOptions& options) const;
   /// Returns the number of wrong elements in this rank's output, after one fill() and one run().
   std::uint64_t wrong() const;
@@ -75,6 +74,8 @@ class Trial {
 
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
+  /// The rank `distance` places after this one, or before it if `distance` is negative, in a ring.
+  int neighbour(int distance) const;
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
   /// The `source` of the message() that part `part` of the output must hold. Not for reductions.
   std::uint64_t source_of(int part) const;
@@ -94,5 +95,19 @@ class Trial {
   ConstBuffer in_;  ///< input_ and output_, as a call gets them.
   Buffer out_;
 };
+
+/// Times in microseconds, means on the slowest rank.
+struct Overlap {
+  double call_us = 0;     ///< The call alone.
+  double compute_us = 0;  ///< A computation of about the same length, alone.
+  double both_us = 0;  ///< The call is started, then the computation runs, then the caller waits.
+
+  /// Share of the shorter of the two that costs no time: 1 if both take as long as the longer one,
+  /// 0 if they take as long as one after the other, below 0 if they take longer.
+  double hidden() const;
+};
+
+/// Measures a trial whose call takes `call_us` alone. Every rank must call this.
+Overlap measure_overlap(Group& group, const Trial& trial, double call_us, const Options& options);
 
 }  // namespace mccl::cli::bench

@@ -17,9 +17,8 @@ using cluster::HostFacts;
 using cluster::Severity;
 using cluster::Topology;
 using cluster::TopologyChoice;
-using hosts::Dialled;
+using hosts::LinkResult;
 using hosts::LinkTest;
-using hosts::LinkTime;
 
 /// Drops wireless links, and links that are less than half as fast as another between the hosts.
 std::vector<cluster::CableLink> worthwhile(std::span<const cluster::CableLink> links) {
@@ -150,8 +149,8 @@ std::string exchange(hosts::Inquiry& inquiry, std::span<const HostFacts> facts,
     add_both_ways(tests, each.link.a.host, text_of(each.a.address), each.link.b.host,
                   text_of(each.b.address));
   for (const cluster::Wire& wire : choice.networks) add_network(tests, facts, wire, choice.order);
-  const std::vector<Dialled> dialled = dial(inquiry, tests);
-  const std::vector<LinkTime> timed = time_links(inquiry, tests, Clock::now() + kForTiming, true);
+  const std::vector<LinkResult> dialled = dial(inquiry, tests);
+  const std::vector<LinkResult> timed = time_links(inquiry, tests, Clock::now() + kForTiming, true);
   append(findings, hosts::findings_of_lost(inquiry.asked()));
   cluster::TableRows rows = {{"from", "to", "latency", "rate"}};
   for (std::size_t i = 0; i < tests.size(); ++i) {

@@ -12,7 +12,6 @@
 
 namespace mccl::cli::config {
 
-/// Values of the flags of mccl config.
 struct ConfigFlags {
   WhichHosts which;
   bool verbose = false;

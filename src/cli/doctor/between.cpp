@@ -34,7 +34,7 @@ void connect_all(hosts::Inquiry& inquiry, std::vector<InterfacePath>& paths) {
   std::vector<LinkTest> tests;
   for (const InterfacePath& path : paths)
     for (std::size_t port = 0; port < kPorts; ++port) tests.push_back(test_of(path, port));
-  const std::vector<hosts::Dialled> dialled = dial(inquiry, tests);
+  const std::vector<hosts::LinkResult> dialled = dial(inquiry, tests);
   for (std::size_t i = 0; i < tests.size(); ++i) {
     InterfacePath& path = paths[i / kPorts];
     path.tried = dialled[i].tried;
@@ -82,7 +82,7 @@ void measure(hosts::Inquiry& inquiry, const std::vector<InterfacePath*>& paths,
   tests.reserve(paths.size());
   for (const InterfacePath* path : paths)
     tests.push_back(test_of(*path, path->faults.front().empty() ? 0 : 1));
-  const std::vector<hosts::LinkTime> timed = time_links(inquiry, tests, limit);
+  const std::vector<hosts::LinkResult> timed = time_links(inquiry, tests, limit);
   for (std::size_t i = 0; i < tests.size(); ++i) {
     paths[i]->measured = paths[i]->measured || timed[i].tried;
     if (timed[i].bytes_per_s <= paths[i]->bytes_per_s) continue;

@@ -22,7 +22,6 @@ struct Report {
   std::vector<cluster::Finding> findings;
 };
 
-/// Options for measuring the links.
 struct Measuring {
   enum class When { never, where_no_job_runs, always };
   When when = When::where_no_job_runs;
@@ -46,7 +45,6 @@ struct SelftestCase {
   double bound_gbs = 0;
 };
 
-/// The machine that the trials run on.
 struct ThisMachine {
   std::string program;  ///< Path of mccl.
   std::string python;   ///< Path of Python; empty if Python is not installed.
@@ -58,8 +56,9 @@ struct ThisMachine {
 
 /// Parameters of the trials among several hosts.
 struct Others {
-  std::vector<std::string> flags;     ///< Flags of mccl launch; empty if no hosts were named.
-  std::vector<std::string> programs;  ///< Paths of mccl on the hosts, without duplicates.
+  std::vector<std::string> flags;  ///< Flags of mccl launch; empty if no hosts were named.
+  /// Path of mccl that the host of each rank has reported, indexed by rank; empty if it is unknown.
+  std::vector<std::string> programs;
   double bound_gbs = 0;  ///< Rate of the slowest pair of hosts, in GB/s; 0 if not measured.
   /// The lowest rdma_gbs of a host. Absent if a host has no active RDMA device.
   std::optional<double> rdma_gbs;
@@ -82,9 +81,9 @@ nlohmann::json result_in(std::string& output);
 /// written `result`: invalid values become 0 or empty.
 cluster::TableRows figures_of(const SelftestCase& trial, const nlohmann::json& result);
 
-/// Runs all trials, prints their results, and writes `json` with them to the file `output`. Returns
-/// true if no trial failed.
-bool run_selftest(const WhichHosts& which, const Report& report, nlohmann::json json,
-                  const std::string& output, Signals& signals);
+/// Runs all trials, prints their results, and writes `json` with them to the file `output`.
+/// `entries` are the hosts of `which`, one for each entry. Returns true if no trial failed.
+bool run_selftest(const WhichHosts& which, const std::vector<Host>& entries, const Report& report,
+                  nlohmann::json json, const std::string& output, Signals& signals);
 
 }  // namespace mccl::cli::doctor

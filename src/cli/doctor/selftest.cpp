@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <iterator>
@@ -10,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/first_line.h"
 #include "base/json_text.h"
 #include "base/value_text.h"
 #include "cli/doctor/report.h"
@@ -94,22 +94,25 @@ SelftestCase bench_of(const std::string& program, const std::string& transport, 
           file};
 }
 
-/// The first rank prints its JSON result, because the file may be on another machine.
+/// Each rank runs the mccl that its own host has reported, or the path of this machine's mccl. The
+/// first rank prints its JSON result, because the file may be on another machine.
 SelftestCase among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"
-      "for m in {}; do [ -x \"$m\" ] && break; done\n"
+      "shift \"$MCCL_RANK\"\n"
+      "for m in \"$1\" {}; do [ -x \"$m\" ] && break; done\n"
       "\"$m\" bench all {}--sizes 8,64K,16M --seconds 0.1 --no-bounds --json \"$f\"\n"
       "s=$?\n"
       "[ -s \"$f\" ] && {{ echo {}; cat \"$f\"; echo; }}\n"
       "rm -f \"$f\"; exit $s",
-      command_line(others.programs), by_rdma ? "--transport rdma " : "", kResult);
+      shell_word(program), by_rdma ? "--transport rdma " : "", kResult);
   SelftestCase trial{.name = by_rdma ? "all hosts, rdma" : "all hosts",
                      .argv = {program, "launch"},
                      .result_file = "",
                      .bound_gbs = by_rdma ? *others.rdma_gbs : others.bound_gbs};
   trial.argv.insert(trial.argv.end(), others.flags.begin(), others.flags.end());
-  trial.argv.insert(trial.argv.end(), {"--", "sh", "-c", script});
+  trial.argv.insert(trial.argv.end(), {"--", "sh", "-c", script, "sh"});
+  trial.argv.insert(trial.argv.end(), others.programs.begin(), others.programs.end());
   return trial;
 }
 
@@ -133,19 +136,15 @@ double bound_of(const SelftestCase& trial, const json& result) {
                   value_at<double>(bounds, "tcp_both_ways_gbs"));
 }
 
+constexpr std::string_view kTrialFailed = "failed";
+
 struct Outcome {
-  enum class Kind { good, failed, not_there };
-  Kind kind = Kind::failed;
+  std::string_view word = kTrialFailed;
   int status = 0;
   double seconds = 0;
   std::string output;  ///< At most the last kMostOutput bytes of the trial's output.
   json result;
 };
-
-std::string_view word_of(Outcome::Kind kind) {
-  constexpr std::array<std::string_view, 3> kWords = {"good", "failed", "not available"};
-  return kWords[static_cast<std::size_t>(kind)];
-}
 
 Outcome run_case(const SelftestCase& trial, const std::map<std::string, std::string>& environment,
                  Signals& signals) {
@@ -157,8 +156,8 @@ Outcome run_case(const SelftestCase& trial, const std::map<std::string, std::str
                   .seconds = seconds_between(begin, Clock::now()),
                   .output = captured.output,
                   .result = {}};
-  if (outcome.status == 0) outcome.kind = Outcome::Kind::good;
-  if (outcome.status == kNotThere) outcome.kind = Outcome::Kind::not_there;
+  if (outcome.status == 0) outcome.word = "good";
+  if (outcome.status == kNotThere) outcome.word = "not available";
   outcome.result = trial.result_file.empty() ? result_in(outcome.output)
                                              : parse_result(contents_of(trial.result_file));
   return outcome;
@@ -169,7 +168,7 @@ std::string text_of(const std::vector<SelftestCase>& trials, const std::vector<O
   cluster::TableRows figures = {
       {"trial", "collective", "bytes", "time", "busbw", "bound", "wrong"}};
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    rows.push_back({trials[i].name, std::string(word_of(outcomes[i].kind)),
+    rows.push_back({trials[i].name, std::string(outcomes[i].word),
                     fmt::format("{:.1f}", outcomes[i].seconds)});
     std::ranges::move(figures_of(trials[i], outcomes[i].result), std::back_inserter(figures));
   }
@@ -180,7 +179,7 @@ json json_of(const std::vector<SelftestCase>& trials, const std::vector<Outcome>
   json list = json::array();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     list.push_back({{"name", trials[i].name},
-                    {"outcome", word_of(outcomes[i].kind)},
+                    {"outcome", outcomes[i].word},
                     {"status", outcomes[i].status},
                     {"seconds", outcomes[i].seconds},
                     {"command", trials[i].argv},
@@ -214,16 +213,20 @@ double slowest_pair(const Report& report) {
   return slowest;
 }
 
-Others others_of(const WhichHosts& which, const Report& report) {
+Others others_of(const WhichHosts& which, const std::vector<Host>& entries, const Report& report) {
   Others others{.flags = flags_of_launch(which),
                 .programs = {},
                 .bound_gbs = slowest_pair(report),
                 .rdma_gbs = {}};
+  for (const Host& entry : entries) {
+    const auto asked = std::ranges::find_if(report.asked, [&](const hosts::Asked& each) {
+      return text_of(each.host) == text_of(entry);
+    });
+    others.programs.insert(others.programs.end(), static_cast<std::size_t>(entry.slots.value_or(1)),
+                           asked == report.asked.end() ? "" : asked->facts.mccl);
+  }
   bool all_have_rdma = true;
   for (const hosts::Asked& asked : report.asked) {
-    const std::string& program = asked.facts.mccl;
-    if (!program.empty() && std::ranges::find(others.programs, program) == others.programs.end())
-      others.programs.push_back(program);
     const auto rdma = rdma_gbs_of(asked.facts);
     all_have_rdma = all_have_rdma && rdma.has_value();
     if (rdma) others.rdma_gbs = std::min(*rdma, others.rdma_gbs.value_or(*rdma));
@@ -318,12 +321,12 @@ std::vector<SelftestCase> selftest_cases(const ThisMachine& machine, const Other
   return trials;
 }
 
-bool run_selftest(const WhichHosts& which, const Report& report, json all,
-                  const std::string& output, Signals& signals) {
+bool run_selftest(const WhichHosts& which, const std::vector<Host>& entries, const Report& report,
+                  json all, const std::string& output, Signals& signals) {
   const auto environment = process_environment();
   const TemporaryFolder folder("mccl-selftest");
-  const std::vector<SelftestCase> trials =
-      selftest_cases(this_machine(report, environment), others_of(which, report), folder.path());
+  const std::vector<SelftestCase> trials = selftest_cases(
+      this_machine(report, environment), others_of(which, entries, report), folder.path());
   std::vector<Outcome> outcomes;
   for (const SelftestCase& trial : trials) {
     fmt::print(stderr, "mccl doctor: {} of {}: {}\n", outcomes.size() + 1, trials.size(),
@@ -334,8 +337,7 @@ bool run_selftest(const WhichHosts& which, const Report& report, json all,
   all["selftest"] = json_of(trials, outcomes);
   write_file(output, cluster::dumped(all));
   fmt::print("\n{} contains all results: attach this file to a bug report\n", output);
-  return std::ranges::none_of(
-      outcomes, [](const Outcome& outcome) { return outcome.kind == Outcome::Kind::failed; });
+  return std::ranges::find(outcomes, kTrialFailed, &Outcome::word) == outcomes.end();
 }
 
 }  // namespace mccl::cli::doctor

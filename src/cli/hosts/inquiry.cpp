@@ -144,7 +144,7 @@ std::string Inquiry::fault_of(std::size_t host, std::chrono::seconds patience) c
                                               line.program, error_text(*line.session));
   if (line.program.empty())
     return fmt::format("the host did not answer in {} s; try: ssh {} true", patience.count(),
-                       asked_[host].host.name);
+                       login_text(asked_[host].host));
   return fmt::format("the host did not report all its facts in {} s; it was busy with {}",
                      patience.count(), line.busy.empty() ? "its start-up" : line.busy);
 }
@@ -279,7 +279,7 @@ Finding finding_of_unreached(const Asked& asked) {
       .where = text_of(asked.host),
       .why = "no rank can be started on this host: " + asked.fault,
       .cure = fmt::format("run ssh {} true, and repair the login until this command prints nothing",
-                          asked.host.name)};
+                          login_text(asked.host))};
 }
 
 std::vector<Finding> findings_of_lost(const std::vector<Asked>& asked) {
@@ -293,7 +293,7 @@ std::vector<Finding> findings_of_lost(const std::vector<Asked>& asked) {
          .where = each.facts.host,
          .why = "a job fails if it loses a host; the remaining tests on this host were not run",
          .cure = fmt::format("find the cause with ssh {} dmesg, then run this command again",
-                             each.host.name)});
+                             login_text(each.host))});
   }
   return findings;
 }
@@ -308,7 +308,7 @@ std::vector<Finding> findings_of_silent(const std::vector<Asked>& asked, const c
                         .where = each.facts.host,
                         .why = why,
                         .cure = fmt::format("run ssh {} {} probe and read its output",
-                                            each.host.name, each.facts.mccl)});
+                                            login_text(each.host), shell_word(each.facts.mccl))});
   }
   return findings;
 }

@@ -89,27 +89,27 @@ void for_each_answer(std::span<const json> answers, const char* kind, std::size_
   }
 }
 
-void take(Dialled& result, const json& answer) {
+void take_dialled(LinkResult& result, const json& answer) {
   result.good = value_at<bool>(answer, "good");
   const std::string why = printable(value_at<std::string>(answer, "why"));
   if (result.good || !why.empty()) result.why = result.good ? "" : why;
 }
 
-void take(LinkTime& result, const json& answer) {
+void take_timed(LinkResult& result, const json& answer) {
   result.latency_s = value_at<double>(answer, "latency_s");
   result.bytes_per_s = value_at<double>(answer, "bytes_per_s");
   result.good = result.bytes_per_s > 0;
 }
 
-std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
-  std::vector<Dialled> results(tests.size());
+std::vector<LinkResult> dial(Inquiry& inquiry, std::span<const LinkTest> tests) {
+  std::vector<LinkResult> results(tests.size());
   ask(
       inquiry, tests, indices_of(tests.size()), "dialled",
       [&](std::size_t i) -> json {
         results[i].why = "no answer";
         return {{"do", "dial"}, {"port", port_of(inquiry, tests[i])}};
       },
-      [&](std::size_t i, const json& answer) { take(results[i], answer); });
+      [&](std::size_t i, const json& answer) { take_dialled(results[i], answer); });
   // If a host was lost meanwhile, the reason why a connection to or from it failed is unknown. Such
   // a test counts as not tried.
   for (std::size_t i = 0; i < tests.size(); ++i) results[i].tried = can_be_tried(inquiry, tests[i]);
@@ -128,9 +128,9 @@ std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests
   return results;
 }
 
-std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
-                                 Clock::time_point limit, bool spares_jobs) {
-  std::vector<LinkTime> results(tests.size());
+std::vector<LinkResult> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
+                                   Clock::time_point limit, bool spares_jobs) {
+  std::vector<LinkResult> results(tests.size());
   const auto runs_a_job = [&](int host) {
     return inquiry.asked()[static_cast<std::size_t>(host)].facts.ranks > 0;
   };
@@ -147,7 +147,7 @@ std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tes
           const std::uint16_t port = port_of(inquiry, tests[i]);
           return {{"do", "time"}, {"port", port}, {"seconds", kSecondsOfLink}};
         },
-        [&](std::size_t i, const json& answer) { take(results[i], answer); });
+        [&](std::size_t i, const json& answer) { take_timed(results[i], answer); });
   }
   return results;
 }

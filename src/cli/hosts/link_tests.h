@@ -23,16 +23,12 @@ struct LinkTest {
   int bytes = 0;         ///< Size of the packet that send_packets() sends.
 };
 
-struct Dialled {
-  bool tried = false;  ///< True if both hosts have a probe, so that the connection was tried.
+/// The result of a test by dial() or time_links().
+struct LinkResult {
+  bool tried = false;  ///< True if both hosts have a probe, so that the test was begun.
   bool good = false;
-  std::string why;  ///< The reason why the connection failed.
-};
-
-struct LinkTime {
-  bool tried = false;  ///< True if the measurement was begun.
-  bool good = false;
-  double latency_s = 0;
+  std::string why;       ///< The reason why the connection failed. Set only by dial().
+  double latency_s = 0;  ///< Set only by time_links(), like bytes_per_s.
   double bytes_per_s = 0;
 };
 
@@ -41,17 +37,17 @@ struct LinkTime {
 void for_each_answer(std::span<const nlohmann::json> answers, const char* kind, std::size_t tests,
                      const std::function<void(std::size_t test, const nlohmann::json&)>& then);
 /// Stores an answer, of which any part may be missing or invalid.
-void take(Dialled& result, const nlohmann::json& answer);
-void take(LinkTime& result, const nlohmann::json& answer);
+void take_dialled(LinkResult& result, const nlohmann::json& answer);
+void take_timed(LinkResult& result, const nlohmann::json& answer);
 
 /// Results are in the order of the tests.
-std::vector<Dialled> dial(Inquiry& inquiry, std::span<const LinkTest> tests);
+std::vector<LinkResult> dial(Inquiry& inquiry, std::span<const LinkTest> tests);
 /// Sends one UDP packet per test. Returns whether each arrived.
 std::vector<bool> send_packets(Inquiry& inquiry, std::span<const LinkTest> tests);
 /// No host takes part in two measurements at a time. Starts no measurement after `limit` and, if it
 /// `spares_jobs`, none from or to a host on which ranks run.
-std::vector<LinkTime> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
-                                 Clock::time_point limit, bool spares_jobs = false);
+std::vector<LinkResult> time_links(Inquiry& inquiry, std::span<const LinkTest> tests,
+                                   Clock::time_point limit, bool spares_jobs = false);
 
 /// Divides measurements between pairs of hosts into rounds, because measurements that share a host
 /// would disturb each other. Returns indices into `pairs`, grouped by round. All pairs of n hosts,

@@ -1,9 +1,9 @@
 #include "cli/hosts/replies.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/json_text.h"
+#include "base/value_text.h"
 #include "cli/probe/protocol.h"
 #include "cluster/read_facts.h"
 #include "mccl/error.h"
@@ -16,6 +16,7 @@ using nlohmann::json;
 using probe::now_in_epoch;
 
 constexpr std::size_t kMostAnswers = 100'000;
+constexpr std::size_t kLongestPath = 1024;
 
 /// In seconds, negative if the clock is behind, 0 if it may be right: the host read its clock at
 /// some time between `asked_at` and now.
@@ -81,7 +82,7 @@ Replies::News Replies::take_place(std::string_view line) {
   const std::string_view rest = line.substr(token.size());
   is_missing = rest == " none";
   if (!rest.starts_with(kProbe)) return News::none;
-  program = rest.substr(kProbe.size());
+  program = printable(rest.substr(kProbe.size()), kLongestPath);
   asked_at = now_in_epoch();
   return News::probe;
 }
@@ -93,7 +94,7 @@ Replies::News Replies::take_answer(const json& answer, std::vector<Asked>& asked
   if (const json clock = answer.value("clock", json()); clock.is_number()) {
     clock_off_s = clock_off(clock.get<double>(), asked_at);
   } else if (const json started = answer.value("busy", json()); started.is_string()) {
-    busy = started.get<std::string>();
+    busy = printable(started.get<std::string>());
   } else if (answer.contains("told")) {
     if (told || other_build) return News::none;
     Asked& each = asked[host];

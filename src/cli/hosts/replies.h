@@ -13,7 +13,7 @@
 
 namespace mccl::cli::hosts {
 
-/// The contents of one host's lines.
+/// The contents of one host's lines. Control characters in texts for display are escaped.
 struct Replies {
   enum class News {
     none,

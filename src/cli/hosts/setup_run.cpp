@@ -21,7 +21,6 @@
 #include "base/value_text.h"
 #include "cli/kit/dialogue.h"
 #include "cli/kit/program.h"
-#include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 
@@ -76,7 +75,7 @@ struct HostShell {
   /// How the current job failed. Empty if it succeeded. Valid once busy() is false.
   std::string fault() const {
     if (status == 0) return {};
-    const std::string said(cluster::trimmed(output));
+    const std::string said(trimmed(output));
     if (status)
       return fmt::format("{}: \"{}\" ended with status {}: {}", name, job->what, *status,
                          said.empty() ? "it printed nothing" : printable(said));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -23,15 +24,6 @@ constexpr std::size_t kLeastSpace = std::size_t{64} << 10;
 constexpr std::size_t kUsualSpace = std::size_t{256} << 10;
 constexpr std::size_t kLongestCharacter = 4;
 constexpr std::size_t kMostComplaint = 8192;
-
-/// 0 if no UTF-8 character begins with `c`.
-std::size_t character_length(unsigned char c) {
-  if (c < 0x80) return 1;
-  if (c >= 0xc2 && c < 0xe0) return 2;
-  if (c >= 0xe0 && c < 0xf0) return 3;
-  if (c >= 0xf0 && c < 0xf5) return 4;
-  return 0;
-}
 
 /// Applies to a program that has closed its output but has not ended.
 constexpr auto kBetweenChecks = 20ms;
@@ -59,8 +51,10 @@ std::size_t whole_characters(std::string_view text) {
   const std::size_t most = std::min(text.size(), kLongestCharacter - 1);
   for (std::size_t back = 1; back <= most; ++back) {
     const auto c = static_cast<unsigned char>(text[text.size() - back]);
-    if ((c & 0xc0) == 0x80) continue;
-    return character_length(c) > back ? text.size() - back : text.size();
+    // Number of bytes of the character that begins with `c`; 1 for a later byte of a character.
+    const auto length = static_cast<std::size_t>(std::countl_one(c));
+    if (length == 1) continue;
+    return length > back && length <= kLongestCharacter ? text.size() - back : text.size();
   }
   return text.size();
 }

@@ -47,7 +47,6 @@ class Lines {
   std::size_t searched_ = 0;  ///< Bytes after begin_ that are known to hold no line end.
 };
 
-/// Appends `lines` to `to`, with `prefix` before each line.
 void append_with_prefix(std::string& to, std::string_view prefix, std::string_view lines);
 
 /// A child process that receives text and answers in lines, such as a remote shell. watch() and

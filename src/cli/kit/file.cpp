@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
+#include "base/first_line.h"
 #include "base/replace_file.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -33,11 +33,6 @@ void keep_old(const std::string& path) {
 }
 
 }  // namespace
-
-std::string contents_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::string read_file(std::string_view where, const std::string& path, std::string_view expected) {
   errno = 0;

@@ -7,9 +7,6 @@
 
 namespace mccl::cli {
 
-/// Returns the contents of a file; empty if it cannot be read.
-std::string contents_of(const std::filesystem::path& path);
-
 /// Throws InvalidArgument if the file cannot be read or is larger than 64 MiB; the message begins
 /// with `where` and says what was `expected`.
 std::string read_file(std::string_view where, const std::string& path, std::string_view expected);

@@ -1,6 +1,5 @@
 #include "cli/kit/host.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -26,9 +25,7 @@ bool is_word(std::string_view text, std::string_view also) {
 }
 
 bool is_ipv6(std::string_view text) {
-  std::array<unsigned char, 16> raw = {};
-  return ::inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), raw.data()) ==
-         1;
+  return text.find(':') != text.npos && is_ip_address(text.substr(0, text.find('%')));
 }
 
 /// True if the number in "host:number" is probably meant as a count of slots: ssh servers rarely

@@ -37,7 +37,6 @@ inline constexpr int kSignalBase = 128;
 inline constexpr int kCannotExecute = 126;
 inline constexpr int kNotFound = 127;
 
-/// How a process ended.
 struct Exit {
   int status = 0;  ///< Exit status, or 128 + the signal number if the process was killed.
   /// True if the connection to the process's host was lost, so the real exit status is unknown.
@@ -52,7 +51,6 @@ struct TerminalPlan {
   bool echo = false;  ///< True if the terminal echoes its input.
 };
 
-/// Description of a process to start.
 struct ProcessPlan {
   std::vector<std::string> argv;  ///< argv[0] is the path of the program.
   std::string directory = {};     ///< Empty: the current directory.

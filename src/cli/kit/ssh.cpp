@@ -32,19 +32,20 @@ constexpr std::size_t kOtherFiles = 32;
 
 struct Complaint {
   std::string_view text;
-  std::string_view meaning;  ///< {} stands for [user@]host.
+  /// {0} stands for [user@]host, {1} for login_text(), {2} for the name in known_hosts.
+  std::string_view meaning;
 };
 
 constexpr std::array kComplaints = {
     Complaint{
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "the host's key differs from the known one; if the change is expected, remove the old "
-        "key with: ssh-keygen -R {}"},
+        "key with: ssh-keygen -R {2}"},
     Complaint{"Host key verification failed",
-              "the host's key is not known on this machine; accept the key once with: ssh {}"},
+              "the host's key is not known on this machine; accept the key once with: ssh {1}"},
     Complaint{
         "Permission denied",
-        "the host accepts none of your keys; install a key on it with ssh-copy-id {}, or load "
+        "the host accepts none of your keys; install a key on it with ssh-copy-id {1}, or load "
         "one with ssh-add"},
     Complaint{
         "Could not resolve hostname",
@@ -52,7 +53,7 @@ constexpr std::array kComplaints = {
     Complaint{
         "Connection refused",
         "no ssh server answers on the host; start sshd (on macOS: Remote Login in the settings), "
-        "or, if sshd listens at another port, give the host as {}:PORT"},
+        "or, if sshd listens at another port, give the host as {0}:PORT"},
     Complaint{"timed out",
               "the host cannot be reached; is it switched on and connected to this network?"},
     Complaint{"No route to host",
@@ -62,7 +63,7 @@ constexpr std::array kComplaints = {
     Complaint{
         kExchange,
         "the host's ssh server drops logins repeatedly, perhaps because of many logins at the same "
-        "time (MaxStartups in sshd_config). Try again, or: ssh {}"},
+        "time (MaxStartups in sshd_config). Try again, or: ssh {1}"},
 };
 
 const Complaint* known_complaint(std::string_view complaint) {
@@ -80,7 +81,22 @@ std::string last_line(std::string_view text) {
   return printable(text);
 }
 
+std::string name_with_user(const Host& host) {
+  return host.user.empty() ? host.name : host.user + "@" + host.name;
+}
+
+/// Returns the name under which ssh stores the host's key, quoted for a shell.
+std::string name_in_known_hosts(const Host& host) {
+  const bool usual = host.port == 0 || host.port == 22;
+  return shell_word(usual ? host.name : fmt::format("[{}]:{}", host.name, host.port));
+}
+
 }  // namespace
+
+std::string login_text(const Host& host) {
+  const std::string port = host.port == 0 ? "" : fmt::format("-p {} ", host.port);
+  return port + shell_word(name_with_user(host));
+}
 
 std::string_view last_line_of(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
@@ -198,13 +214,15 @@ std::vector<std::string> machines_of_login(std::string_view settings) {
 std::string explain_ssh(const Host& host, std::string_view complaint) {
   if (is_here(host))
     return complaint.empty() ? "its shell ended without a message" : printable(complaint);
-  const std::string name = host.user.empty() ? host.name : host.user + "@" + host.name;
+  const std::string login = login_text(host);
   if (const Complaint* known = known_complaint(complaint)) {
-    return fmt::format("{} (ssh: {})", fmt::format(fmt::runtime(known->meaning), name),
+    return fmt::format("{} (ssh: {})",
+                       fmt::format(fmt::runtime(known->meaning), name_with_user(host), login,
+                                   name_in_known_hosts(host)),
                        last_line(complaint));
   }
-  if (last_line(complaint).empty()) return "ssh ended without a message; try: ssh " + name;
-  return fmt::format("ssh: {}; try: ssh {}", last_line(complaint), name);
+  if (last_line(complaint).empty()) return "ssh ended without a message; try: ssh " + login;
+  return fmt::format("ssh: {}; try: ssh {}", last_line(complaint), login);
 }
 
 }  // namespace mccl::cli

@@ -37,6 +37,10 @@ std::vector<std::string> ssh_words(const Host& host, SshRole role, const std::st
 /// follow them.
 std::vector<std::string> destination_words(const Host& host, const std::vector<std::string>& extra);
 
+/// Returns the arguments by which ssh and ssh-copy-id reach the host, quoted for a shell:
+/// "-p 2222 me@b".
+std::string login_text(const Host& host);
+
 /// Starts ssh or sh from the PATH of the plan's environment. Throws Error if it is not there; the
 /// message begins with "cannot" and `purpose`.
 ChildProcess start_ssh(ProcessPlan plan, std::string_view purpose);

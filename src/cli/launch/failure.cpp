@@ -89,7 +89,7 @@ std::string Contact::advice() const {
   const std::string limit = ranks_were_first
                                 ? "MCCL_LIVENESS_INTERVAL"
                                 : fmt::format("--silence (now {} s)", silence_.count());
-  return fmt::format("; try: ssh {}; a larger {} allows longer gaps", printable(host_.name), limit);
+  return fmt::format("; try: ssh {}; a larger {} allows longer gaps", login_text(host_), limit);
 }
 
 Trouble Contact::ended_there_for_silence() const {

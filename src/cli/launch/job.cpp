@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 
 #include "base/secret.h"
 #include "base/settings.h"
 #include "base/value_text.h"
 #include "cli/kit/program.h"
+#include "cluster/text.h"
 #include "mccl/error.h"
 #include "rendezvous/connections/proof.h"
 
@@ -81,13 +81,11 @@ std::vector<std::string> addresses_of(const Job& job, const RankPlan& rank,
 /// Otherwise the device has the number of the local rank.
 std::string device_of(const RankPlan& rank, bool here, const Variables& inherited) {
   const auto found = inherited.find("CUDA_VISIBLE_DEVICES");
-  std::vector<std::string> devices;
-  if (here && found != inherited.end()) {
-    std::istringstream text(found->second);
-    for (std::string device; std::getline(text, device, ',');) devices.push_back(device);
-  }
+  std::vector<std::string_view> devices;
+  if (here && found != inherited.end()) devices = cluster::split(found->second, ',');
+  std::erase(devices, "");
   const auto number = static_cast<std::size_t>(rank.local_rank);
-  return devices.empty() ? std::to_string(number) : devices[number % devices.size()];
+  return devices.empty() ? std::to_string(number) : std::string(devices[number % devices.size()]);
 }
 
 /// Sets the variables of MLX's jaccl. Also sets MCCL's own variables for the device table, so that
@@ -95,7 +93,7 @@ std::string device_of(const RankPlan& rank, bool here, const Variables& inherite
 void add_jaccl(Variables& variables, const Job& job, const Ports& ports, const std::string& meeting,
                const std::string& folder) {
   const std::string table = folder + "/" + kDevicesFile;
-  variables["MLX_JACCL_COORDINATOR"] = with_port(meeting, ports.ring.front());
+  variables["MLX_JACCL_COORDINATOR"] = at_port(meeting, ports.ring.front());
   variables["MLX_IBV_DEVICES"] = table;
   variables[kDeviceTable] = table;
   if (job.request.backend != Backend::jaccl_ring) return;
@@ -141,7 +139,7 @@ void add_mccl(Variables& variables, const Job& job, const RankPlan& rank, const 
               const std::string& meeting, const std::string& folder) {
   variables["MCCL_RANK"] = std::to_string(rank.rank);
   variables["MCCL_WORLD_SIZE"] = std::to_string(job.size());
-  variables["MCCL_ROOT"] = with_port(meeting, ports.root);
+  variables["MCCL_ROOT"] = at_port(meeting, ports.root);
   variables["MCCL_JOB_KEY"] = job.key;
   // Lists all addresses of the rank `connections_per_address` times.
   std::vector<std::string> listed;
@@ -165,11 +163,6 @@ bool may_be_sparse(const Job& job) {
     return !job.entry_of(rank).addresses.empty();
   };
   return job.hosts.size() > 1 && std::ranges::any_of(job.ranks, has_addresses);
-}
-
-std::string with_port(const std::string& address, int port) {
-  const bool v6 = address.find(':') != std::string::npos;
-  return v6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
 }
 
 std::vector<const RankPlan*> Job::ranks_on(std::size_t host) const {
@@ -232,7 +225,7 @@ std::string ring_file(const Job& job, const Ports& ports, const std::vector<Reac
     json places = json::array();
     for (const std::string& address : addresses_of(job, rank, reached)) {
       for (int i = 0; i < job.request.connections_per_address; ++i)
-        places.push_back(with_port(address, *port++));
+        places.push_back(at_port(address, *port++));
     }
     file.push_back(std::move(places));
   }

@@ -95,9 +95,6 @@ const std::string* script_of(const RankPlan& rank);
 /// addresses may be reachable only at those.
 bool may_be_sparse(const Job& job);
 
-/// Returns "address:port". An IPv6 address is in brackets.
-std::string with_port(const std::string& address, int port);
-
 /// The contents of files that ranks read: MLX's list of addresses, and MLX's table of RDMA devices,
 /// which is empty if the hosts have none.
 std::string ring_file(const Job& job, const Ports& ports, const std::vector<ReachedHost>& reached);

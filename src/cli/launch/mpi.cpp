@@ -122,7 +122,7 @@ Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun&
   // provide.
   if (!job.all_here()) {
     const Ports ports = ports_from(job, options.starting_port.value_or(kUsualPort));
-    variables.emplace("MCCL_ROOT", with_port(meeting_of(job), ports.root));
+    variables.emplace("MCCL_ROOT", at_port(meeting_of(job), ports.root));
   }
   variables.emplace("MASTER_ADDR", meeting_of(job));
   variables.emplace("MASTER_PORT", std::to_string(options.master_port));

@@ -44,7 +44,6 @@ Variables mpi_variables(const Job& job, const MpiOptions& options, const Mpirun&
 std::vector<std::string> mpirun_words(const Job& job, const MpiOptions& options, MpirunKind kind,
                                       const Variables& variables);
 
-/// Replaces this process with mpirun.
 [[noreturn]] void become_mpirun(const Job& job, const MpiOptions& options, const Mpirun& mpirun);
 
 }  // namespace mccl::cli::launch

@@ -328,8 +328,12 @@ void GuardReport::take(std::string_view word, const std::string& rest,
         fmt::format("the host cannot write the job's files to {}: no space is left; {}",
                     in_quotes(rest), kMoreRoom));
   if (word == "from") {
+    std::string launcher;
     std::string port;
-    words >> reached.launcher >> port >> reached.address;
+    std::string address;
+    words >> launcher >> port >> address;
+    reached.launcher = printable(launcher);
+    reached.address = printable(address);
   }
   if (word == "taken")
     reached.taken.insert(static_cast<std::uint16_t>(std::strtoul(rest.c_str(), nullptr, 16)));

@@ -15,7 +15,6 @@
 #include "base/cores.h"
 #include "base/first_line.h"
 #include "base/value_text.h"
-#include "cli/kit/file.h"
 #include "cluster/text.h"
 #include "mccl/error.h"
 #include "transport/tcp/listener.h"

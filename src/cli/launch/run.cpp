@@ -136,7 +136,7 @@ class JobRun {
     for (std::size_t host = 0; host < hosts_.size(); ++host)
       if (const ReachedHost& at = reached[host]; !at.store.empty())
         say_if_verbose(fmt::format("{} reaches torch's store at {}", text_of(job_.hosts[host]),
-                                   with_port(at.store, at.store_port)));
+                                   at_port(at.store, at.store_port)));
   }
 
   void start_ranks() {

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/first_line.h"
 #include "base/value_text.h"
 #include "cli/kit/file.h"
 #include "cli/kit/program.h"

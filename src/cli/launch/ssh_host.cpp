@@ -89,7 +89,7 @@ class SshHost final : public RunningHost {
       if (state_ != State::late || !complaint.empty()) return explain_ssh(host_, complaint);
       return fmt::format(
           "the host did not answer in {} s; try: ssh {} true; --patience allows more time",
-          options_.patience, host_.name);
+          options_.patience, login_text(host_));
     }
     return {};
   }

@@ -98,13 +98,14 @@ class StoreWays {
     std::vector<std::string> complaints;
     for (const auto& way : ways_) {
       if (way->state != State::failed) continue;
+      const std::string_view cause = last_line_of(way->forwarder.complaint());
       const std::string why =
           way->port == 0
               ? fmt::format(
                     "\"mccl forward\", which checks whether this host reaches the host of rank 0, "
                     "does not run on this host ({}); install the same version of MCCL on both "
                     "hosts. If this host cannot connect to the host of rank 0,",
-                    printable(last_line_of(way->forwarder.complaint())))
+                    printable(cause, cause.size()))
               : "this host does not reach the host of rank 0, and ssh does not forward sockets "
                 "between these hosts (see AllowStreamLocalForwarding and AllowTcpForwarding in "
                 "sshd_config), so";
@@ -148,7 +149,7 @@ class StoreWays {
     const std::string_view word = line.substr(0, line.find(' '));
     const std::string_view rest = line.substr(std::min(line.size(), word.size() + 1));
     if (word == "direct") {
-      way.address = rest;
+      way.address = printable(rest);
       way.state = State::direct;
     } else if (const auto port = parse_integer(rest);
                word == "listening" && port && *port > 0 && *port <= 65535) {

@@ -104,7 +104,7 @@ std::size_t element_bytes(const Question& question) {
 schedule::Problem problem_of(const Question& question, int rank) {
   const bench::RoutineInfo& info = bench::info_of(question.routine);
   schedule::Problem problem;
-  problem.collective = bench::collective_of(question.routine).value_or(Collective::send);
+  problem.collective = question.routine;
   problem.rank = rank;
   problem.size = question.ranks;
   if (info.rooted) problem.root = question.root;

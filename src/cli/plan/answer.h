@@ -29,7 +29,7 @@ struct Question {
 };
 
 /// False for sendrecv, which is not a collective.
-inline bool has_schedule(bench::Routine routine) { return routine != bench::Routine::sendrecv; }
+inline bool has_schedule(bench::Routine routine) { return routine != bench::kSendrecv; }
 
 std::size_t element_bytes(const Question& question);
 

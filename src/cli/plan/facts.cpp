@@ -4,24 +4,25 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
+#include "base/first_line.h"
 #include "base/json_text.h"
 #include "base/nearest.h"
 #include "base/value_text.h"
 #include "cli/bench/routine.h"
 #include "cli/command.h"
+#include "cli/kit/fields.h"
 #include "cli/kit/file.h"
 #include "cli/kit/quantity.h"
 #include "cluster/text.h"
 #include "mccl/config.h"
 #include "mccl/error.h"
-#include "schedule/cable_map.h"
 
 namespace mccl::cli::plan {
 namespace {
@@ -49,19 +50,25 @@ double parse_value(std::string_view flag, const schedule::FactInfo& info, std::s
   throw InvalidArgument(fmt::format("{}: expected {}; found {}", flag, wanted, in_quotes(text)));
 }
 
-[[noreturn]] void refuse_links(std::string_view origin, const std::string& found) {
-  throw InvalidArgument(fmt::format(
-      R"({}: expected a list of cables such as {{"between": [0, 1], "rate": "10Gbit", "latency": "20us"}}; found {})",
-      origin, found));
+constexpr std::string_view kCables =
+    R"(a list of cables such as {"between": [0, 1], "rate": "10Gbit", "latency": "20us"})";
+
+/// `place` names the cable that is invalid.
+[[noreturn]] void refuse_links(std::string_view place) {
+  throw InvalidArgument(fmt::format("{}: expected {}", place, kCables));
 }
 
-Cable cable_of(const json& item, std::string_view origin) {
-  if (!item.is_object()) refuse_links(origin, item.dump());
+bool is_rank(const json& value) {
+  return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT_MAX;
+}
+
+Cable cable_of(const json& item, std::string_view origin, std::string_view place) {
+  if (!item.is_object()) refuse_links(place);
   Cable cable;
   bool has_ends = false;
   for (const auto& [name, value] : item.items()) {
     if (name == "between" && value.is_array() && value.size() == 2 &&
-        value[0].is_number_integer() && value[1].is_number_integer()) {
+        std::ranges::all_of(value, is_rank)) {
       cable.a = value[0].get<int>();
       cable.b = value[1].get<int>();
       has_ends = true;
@@ -70,69 +77,35 @@ Cable cable_of(const json& item, std::string_view origin) {
     } else if (name == "latency" && value.is_string()) {
       cable.latency_s = parse_seconds(fmt::format("{}: latency", origin), value.get<std::string>());
     } else {
-      refuse_links(origin, item.dump());
+      refuse_links(place);
     }
   }
-  if (!has_ends) refuse_links(origin, item.dump());
+  if (!has_ends) refuse_links(place);
   return cable;
 }
 
-constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 40;
-
-[[noreturn]] void refuse(std::string_view where, std::string_view key, std::string_view expected) {
-  throw InvalidArgument(
-      fmt::format("{}: {} is not {}; give a JSON file of mccl bench", where, key, expected));
-}
-
-const json& member(const json& object, const char* key, std::string_view where) {
-  if (!object.is_object() || !object.contains(key)) refuse(where, key, "present");
-  return object[key];
-}
-
-double number(const json& object, const char* key, std::string_view where) {
-  const json& value = member(object, key, where);
-  if (!value.is_number() || value.get<double>() < 0) refuse(where, key, "a number of at least 0");
-  return value.get<double>();
-}
-
-std::uint64_t integer(const json& object, const char* key, std::uint64_t most,
-                      std::string_view where) {
-  const json& value = member(object, key, where);
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
-    refuse(where, key, fmt::format("an integer up to {}", most));
-  return value.get<std::uint64_t>();
-}
-
-std::string text(const json& object, const char* key, std::string_view where) {
-  const json& value = member(object, key, where);
-  if (!value.is_string()) refuse(where, key, "text");
-  return value.get<std::string>();
-}
+constexpr long long kLargestSize = 1LL << 40;
 
 MeasuredRow row_of(const json& object, int ranks, const std::string& where) {
-  const std::string name = text(object, "collective", where);
+  const Fields fields(object, where);
+  const std::string name = fields.text("collective");
   const std::string_view names[] = {name};
   MeasuredRow row;
-  row.time_us = number(object, "time_us", where);
-  row.p50_us = number(object, "p50_us", where);
+  row.time_us = fields.number("time_us", 0);
+  row.p50_us = fields.number("p50_us", 0);
   Question& question = row.question;
   const std::vector<Routine> routines = bench::parse_routines(names);
-  if (routines.size() != 1) refuse(where, "collective", "one collective");
+  if (routines.size() != 1) fields.refuse("collective");
   question.routine = routines[0];
   question.ranks = ranks;
   const bench::RoutineInfo& info = bench::info_of(question.routine);
-  if (info.rooted)
-    question.root =
-        static_cast<int>(integer(object, "root", static_cast<std::uint64_t>(ranks) - 1, where));
+  if (info.rooted) question.root = static_cast<int>(fields.integer("root", 0, ranks - 1));
   if (question.routine == Routine::barrier) return row;
-  const json& in_place = member(object, "in_place", where);
-  if (!in_place.is_boolean()) refuse(where, "in_place", "true or false");
-  question.in_place = in_place.get<bool>();
-  question.dtype = kind_of<DType>(where, text(object, "dtype", where), kDTypeCount);
-  if (info.reduces)
-    question.op = kind_of<ReduceKind>(where, text(object, "op", where), kReduceKindCount);
-  question.shape = bench::shape_of(question.routine, integer(object, "bytes", kLargestSize, where),
-                                   question.dtype, ranks);
+  question.in_place = fields.flag("in_place");
+  question.dtype = kind_of<DType>(where, fields.text("dtype"), kDTypeCount);
+  if (info.reduces) question.op = kind_of<ReduceKind>(where, fields.text("op"), kReduceKindCount);
+  const auto bytes = static_cast<std::size_t>(fields.integer("bytes", 0, kLargestSize));
+  question.shape = bench::shape_of(question.routine, bytes, question.dtype, ranks);
   return row;
 }
 
@@ -245,11 +218,11 @@ std::optional<schedule::Facts> measure(int ranks) {
 }
 
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
-  const json document = json::parse(text, nullptr, false);
-  if (!document.is_array())
-    refuse_links(origin, document.is_discarded() ? "text that is not JSON" : document.dump());
+  const json document = parse_json(text, origin, kCables);
+  if (!document.is_array()) refuse_links(origin);
   std::vector<Cable> cables;
-  for (const json& item : document) cables.push_back(cable_of(item, origin));
+  for (const json& item : document)
+    cables.push_back(cable_of(item, origin, fmt::format("{}: cable {}", origin, cables.size())));
   Cabling cabling(ranks, std::move(cables));
   const std::vector<std::vector<int>> parts = cabling.parts();
   if (parts.size() > 1) {
@@ -263,22 +236,20 @@ Cabling parse_links(std::string_view text, std::string_view origin, int ranks) {
   return cabling;
 }
 
-std::string links_text(const Cabling& cabling, double latency_s, double bytes_per_s) {
-  std::vector<int> everyone(static_cast<std::size_t>(cabling.size()));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  const schedule::CableMap map(cabling, everyone, latency_s, bytes_per_s);
+std::string links_text(const Cabling& cabling, const schedule::CableMap* map) {
   std::string text = fmt::format("# {} cables", cabling.cables().size());
-  if (cabling.is_one_network()) return text + ": every rank is connected to every other rank\n";
+  if (map == nullptr) return text + ": every rank is connected to every other rank\n";
   const auto out = std::back_inserter(text);
-  if (map.ring().empty()) {
+  const std::vector<int>& ring = map->ring();
+  if (ring.empty()) {
     fmt::format_to(out, "\n#   ring: none\n");
   } else {
-    fmt::format_to(out, "\n#   ring: {} - {}\n", fmt::join(map.ring(), " - "), map.ring().front());
+    fmt::format_to(out, "\n#   ring: {} - {}\n", fmt::join(ring, " - "), ring.front());
   }
+  const std::vector<int>& tree = map->tree();
   std::vector<std::string> branches;
-  for (std::size_t rank = 0; rank < map.tree().size(); ++rank) {
-    if (map.tree()[rank] >= 0) branches.push_back(fmt::format("{} - {}", map.tree()[rank], rank));
-  }
+  for (std::size_t rank = 0; rank < tree.size(); ++rank)
+    if (tree[rank] >= 0) branches.push_back(fmt::format("{} - {}", tree[rank], rank));
   fmt::format_to(out, "#   tree: {}\n", fmt::join(branches, ", "));
   return text;
 }
@@ -286,21 +257,20 @@ std::string links_text(const Cabling& cabling, double latency_s, double bytes_pe
 MeasuredRun parse_run(const std::string& content, const std::string& origin) {
   const std::string where = "--check: " + in_quotes(origin);
   const json whole = parse_json(content, where, "the JSON that \"mccl bench --json\" writes");
+  const Fields fields(whole, where);
   MeasuredRun run;
-  run.ranks = static_cast<int>(integer(whole, "ranks", kMostRanks, where));
-  if (run.ranks == 0) refuse(where, "ranks", "1 or more");
-  run.transport = text(whole, "transport", where);
-  run.facts = facts_of_json(member(whole, "costs", where), run.ranks);
-  if (const std::string name = text(whole, "algorithm", where); name != "auto")
+  run.ranks = static_cast<int>(fields.integer("ranks", 1, kMostRanks));
+  run.transport = fields.text("transport");
+  run.facts = facts_of_json(fields.at("costs"), run.ranks);
+  if (const std::string name = fields.text("algorithm"); name != "auto")
     run.facts.forced =
         kind_of<schedule::Algorithm>(where + ": algorithm", name, schedule::kAlgorithmCount);
-  const json& rows = member(whole, "rows", where);
-  if (!rows.is_array()) refuse(where, "rows", "a list");
+  const json& rows = fields.list("rows");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     MeasuredRow row = row_of(rows[i], run.ranks, fmt::format("{}: row {}", where, i));
     if (has_schedule(row.question.routine)) run.rows.push_back(row);
   }
-  if (run.rows.empty()) refuse(where, "rows", "a list with a collective in it");
+  if (run.rows.empty()) fields.refuse("rows");
   return run;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/cabling.h"
 #include "cli/plan/answer.h"
+#include "schedule/cable_map.h"
 #include "schedule/choose.h"
 
 namespace mccl::cli::plan {
@@ -44,8 +45,9 @@ std::optional<schedule::Facts> measure(int ranks);
 /// invalid or the cables do not join all ranks; the message contains `origin`.
 Cabling parse_links(std::string_view text, std::string_view origin, int ranks);
 
-/// Lines that begin with # and show the ring and the tree that schedules use.
-std::string links_text(const Cabling& cabling, double latency_s, double bytes_per_s);
+/// Lines that begin with # and show the ring and the tree that schedules use. `map` is null if the
+/// cables are one network.
+std::string links_text(const Cabling& cabling, const schedule::CableMap* map);
 
 struct MeasuredRow {
   Question question;

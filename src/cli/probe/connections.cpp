@@ -142,7 +142,7 @@ Introduced introduce(const Secret& secret, const Address& to, const Address* sou
     error = ::poll(&waiting, 1, kToConnect / 1ms) > 0 ? socket.take_error() : ETIMEDOUT;
   }
   if (error != 0) {
-    result.why = transport::tcp::describe_errno(error);
+    result.why = describe_errno(error);
     return result;
   }
   transport::tcp::tune_stream(socket);

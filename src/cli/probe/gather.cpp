@@ -14,9 +14,9 @@
 #include "base/cores.h"
 #include "base/environment.h"
 #include "base/first_line.h"
+#include "base/value_text.h"
 #include "cli/kit/program.h"
 #include "cluster/read_facts.h"
-#include "cluster/text.h"
 
 namespace mccl::cli::probe {
 namespace {
@@ -139,7 +139,7 @@ Captured Programs::run(cluster::HostFacts& facts, std::vector<std::string> argv)
 
 void gather_macos(HostFacts& facts, const Programs& programs) {
   const auto said = [&](std::vector<std::string> argv) {
-    return std::string(cluster::trimmed(programs.output_of(facts, std::move(argv))));
+    return std::string(trimmed(programs.output_of(facts, std::move(argv))));
   };
   facts.system = cluster::System::macos;
   facts.os = "macOS " + said({"sw_vers", "-productVersion"});

@@ -14,7 +14,6 @@
 
 #include "base/first_line.h"
 #include "base/value_text.h"
-#include "cli/kit/file.h"
 #include "cli/probe/gather.h"
 #include "cluster/read_facts.h"
 #include "transport/tcp/interfaces.h"
@@ -189,7 +188,7 @@ void gather_in_use(HostFacts& facts, const Programs& programs) {
 /// does not know; netplan generates the configuration of systemd-networkd.
 std::string network_manager_of(HostFacts& facts, const Programs& programs) {
   const auto says = [&](std::vector<std::string> argv, std::string_view word) {
-    return cluster::trimmed(programs.output_of(facts, std::move(argv))) == word;
+    return trimmed(programs.output_of(facts, std::move(argv))) == word;
   };
   if (says({"nmcli", "-g", "RUNNING", "general"}, "running")) return "NetworkManager";
   if (!programs.find("netplan").empty() && is_there("/etc/netplan")) return "netplan";
@@ -209,7 +208,7 @@ void gather_rdma(HostFacts& facts) {
         if (device.interface.empty()) device.interface = first_line(entry.path());
       // The files hold text such as "4: ACTIVE" and "100 Gb/sec (4X EDR)".
       const std::string state = first_line(port / "state");
-      device.state = cluster::trimmed(state.substr(std::min(state.find(':') + 1, state.size())));
+      device.state = trimmed(state.substr(std::min(state.find(':') + 1, state.size())));
       const std::string rate = first_line(port / "rate");
       const double gbit = parse_number(rate.substr(0, rate.find(' '))).value_or(0);
       device.mbit_per_s = static_cast<int>(std::clamp(gbit, 0.0, 1e6) * 1000);

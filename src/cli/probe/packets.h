@@ -26,7 +26,6 @@ namespace mccl::cli::probe {
 
 using transport::tcp::Socket;
 
-/// A packet that was received.
 struct Packet {
   std::string head;  ///< The packet's first line, at most 400 bytes.
   Address from;
@@ -77,8 +76,8 @@ class MulticastProbe {
   std::uint16_t packet_port() const {
     return packets_ ? packets_.local().port() : std::uint16_t{0};
   }
-  /// Sends a call through every interface that is up and has a link-local address. Blocks for 2.5
-  /// s, because the address of an interface that has just come up is not usable at once.
+  /// Sends a call through every interface that is up and has a link-local address. While such an
+  /// address is tentative, as on an interface that has just come up, blocks for up to 2.5 s.
   void call(const std::string& name);
 
  private:

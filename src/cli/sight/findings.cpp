@@ -17,7 +17,6 @@ namespace {
 /// Smallest total delay that is reported, in nanoseconds.
 constexpr double kLeastDelay = 1e6;
 
-/// A recorded call, and the record that contains it.
 struct Place {
   const FlightRecord* record = nullptr;
   const RecordedCall* call = nullptr;

@@ -9,12 +9,14 @@
 
 #include "base/json_text.h"
 #include "base/value_text.h"
-#include "cli/sight/fields.h"
+#include "cli/kit/fields.h"
 #include "mccl/error.h"
 #include "mccl/types.h"
 
 namespace mccl::cli::sight {
 namespace {
+
+using nlohmann::json;
 
 /// In nanoseconds since 1970, in 2043. Differences between accepted times do not overflow.
 constexpr std::int64_t kLatest = INT64_MAX / 4;
@@ -26,8 +28,8 @@ RecordedGroup read_recorded_group(const json& object, std::string_view origin) {
   group.index = fields.integer("index", 0, UINT32_MAX);
   group.name = fields.text("name");
   group.id = fields.text("id");
-  group.members = fields.ranks("members");
-  if (group.members.empty() || group.members.size() > kMostRanks) fields.refuse("members");
+  group.members = fields.integers("members", Fields::kMostRanks);
+  if (group.members.empty() || group.members.size() > Fields::kMostRanks) fields.refuse("members");
   group.rank =
       static_cast<int>(fields.integer("rank", 0, static_cast<long long>(group.members.size()) - 1));
   return group;
@@ -36,13 +38,13 @@ RecordedGroup read_recorded_group(const json& object, std::string_view origin) {
 RecordedCall read_call(const json& object, std::string_view origin, int members) {
   const Fields fields(object, origin);
   const auto optional_rank = [&](const char* name) {
-    return object.contains(name) ? static_cast<int>(fields.integer(name, -1, members - 1)) : -1;
+    return fields.has(name) ? static_cast<int>(fields.integer(name, -1, members - 1)) : -1;
   };
   const auto optional_text = [&](const char* name) {
-    return object.contains(name) ? fields.text(name) : std::string();
+    return fields.has(name) ? fields.text(name) : std::string();
   };
   const auto optional_time = [&](const char* name) -> std::int64_t {
-    return object.contains(name) ? fields.integer(name, 0, kLatest) : 0;
+    return fields.has(name) ? fields.integer(name, 0, kLatest) : 0;
   };
   RecordedCall call;
   call.number = fields.integer("number", 0, INT64_MAX);
@@ -135,59 +137,16 @@ void add_events(Json& events, const FlightRecord& record, const RecordedCall& ca
     add(call.call, "X", start)["dur"] = microseconds(std::max<std::int64_t>(end - start, 0));
 }
 
-/// Writes JSON values as a pickle of protocol 2.
-class Pickle {
- public:
-  explicit Pickle(const Json& value) {
-    text_ = "\x80\x02";
-    add(value);
-    text_ += '.';
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  void add_word(char code, std::uint32_t value) {
-    text_ += code;
-    for (int byte = 0; byte < 4; ++byte) text_ += static_cast<char>(value >> (8 * byte) & 0xff);
-  }
-  void add_text(const std::string& text) {
-    add_word('X', static_cast<std::uint32_t>(text.size()));
-    text_ += text;
-  }
-  void add(const Json& value) {
-    switch (value.type()) {
-      case Json::value_t::object:
-        text_ += '}';
-        for (const auto& [key, each] : value.items()) {
-          add_text(key);
-          add(each);
-          text_ += 's';
-        }
-        break;
-      case Json::value_t::array:
-        text_ += ']';
-        for (const Json& each : value) {
-          add(each);
-          text_ += 'a';
-        }
-        break;
-      case Json::value_t::string:
-        add_text(value.get<std::string>());
-        break;
-      case Json::value_t::boolean:
-        text_ += value.get<bool>() ? '\x88' : '\x89';
-        break;
-      case Json::value_t::number_integer:
-      case Json::value_t::number_unsigned:
-        text_ += fmt::format("L{}L\n", value.get<std::int64_t>());
-        break;
-      default:
-        text_ += 'N';
-    }
-  }
-
-  std::string text_;
-};
+/// Returns a pickle, of protocol 2, that calls json.loads with the value's text.
+std::string pickle_of(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string size(4, '\0');  // Little-endian.
+  for (std::size_t byte = 0; byte < size.size(); ++byte)
+    size[byte] = static_cast<char>(text.size() >> (8 * byte) & 0xff);
+  return "\x80\x02"
+         "cjson\nloads\nX" +
+         size + text + "\x85R.";
+}
 
 std::size_t element_bytes(const std::string& dtype) {
   for (int i = 0; i < kDTypeCount; ++i)
@@ -265,7 +224,7 @@ FlightRecord parse_record(std::string_view text, const std::string& origin) {
   record.origin = origin;
   record.job = fields.text("job");
   record.host = fields.text("host");
-  record.size = static_cast<int>(fields.integer("size", 1, kMostRanks));
+  record.size = static_cast<int>(fields.integer("size", 1, Fields::kMostRanks));
   record.rank = static_cast<int>(fields.integer("rank", 0, record.size - 1));
   record.pid = static_cast<int>(fields.integer("pid", 0, INT32_MAX));
   record.written = fields.integer("unix_ns", 0, kLatest);
@@ -337,11 +296,10 @@ std::string torch_dump(const FlightRecord& record) {
   Json entries = Json::array();
   for (const RecordedCall& call : record.calls)
     entries.push_back(torch_entry(call, record.groups[call.group]));
-  return Pickle({{"version", "2.10"},
-                 {"pg_config", std::move(groups)},
-                 {"pg_status", Json::object()},
-                 {"entries", std::move(entries)}})
-      .text();
+  return pickle_of({{"version", "2.10"},
+                    {"pg_config", std::move(groups)},
+                    {"pg_status", Json::object()},
+                    {"entries", std::move(entries)}});
 }
 
 }  // namespace mccl::cli::sight

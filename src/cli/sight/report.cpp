@@ -8,18 +8,20 @@
 #include <utility>
 
 #include "base/json_text.h"
-#include "cli/sight/fields.h"
+#include "cli/kit/fields.h"
 #include "cluster/text.h"
 
 namespace mccl::cli::sight {
 namespace {
+
+using nlohmann::json;
 
 GroupReport read_group(const json& object, std::string_view who) {
   const Fields fields(object, who);
   GroupReport group;
   group.name = fields.text("name");
   group.id = fields.text("id");
-  group.members = fields.ranks("members");
+  group.members = fields.integers("members", Fields::kMostRanks);
   group.rank =
       static_cast<int>(fields.integer("rank", 0, static_cast<long long>(group.members.size()) - 1));
   group.last = fields.text("last");
@@ -28,7 +30,7 @@ GroupReport read_group(const json& object, std::string_view who) {
     const Fields call(each, who);
     group.pending.push_back({.call = call.text("call"),
                              .waited_s = call.number("waited_s"),
-                             .waits_for = call.ranks("waits_for"),
+                             .waits_for = call.integers("waits_for", Fields::kMostRanks),
                              .why = call.text("why")});
     for (const int rank : group.pending.back().waits_for)
       if (static_cast<std::size_t>(rank) >= group.members.size()) call.refuse("waits_for");
@@ -158,17 +160,16 @@ void add_absent_rows(cluster::TableRows& rows, const JobReport& job) {
 RankReport parse_status(std::string_view text, std::string_view who) {
   RankReport rank;
   rank.raw = parse_json(text, who, "the status of a rank");
-  const json& object = rank.raw;
-  const Fields fields(object, who);
+  const Fields fields(rank.raw, who);
   fields.require_format("mccl status");
   rank.job = fields.text("job");
   rank.host = fields.text("host");
-  rank.size = static_cast<int>(fields.integer("size", 1, kMostRanks));
+  rank.size = static_cast<int>(fields.integer("size", 1, Fields::kMostRanks));
   rank.rank = static_cast<int>(fields.integer("rank", 0, rank.size - 1));
   rank.pid = static_cast<int>(fields.integer("pid", 1, INT32_MAX));
   rank.calls = fields.integer("calls", 0, INT64_MAX);
   rank.errors = fields.integer("errors", 0, INT64_MAX);
-  rank.is_truncated = object.contains("truncated");
+  rank.is_truncated = fields.has("truncated");
   if (!fields.flag("answers"))
     rank.trouble = "is blocked by a callback, so its calls make no progress";
   for (const json& each : fields.list("groups")) rank.groups.push_back(read_group(each, who));

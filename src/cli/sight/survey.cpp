@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/json_text.h"
 #include "base/value_text.h"
-#include "cli/sight/fields.h"
+#include "cli/kit/fields.h"
 #include "cluster/text.h"
 #include "node/local_socket.h"
 
@@ -57,6 +57,14 @@ std::string text_of(const RankSocket& rank) {
   return fmt::format("rank {} (process {})", rank.rank, rank.pid);
 }
 
+/// True unless the process of the socket has ended. If containers share the folder of the sockets,
+/// this one cannot see the processes of the others, so a connection decides.
+bool may_listen(const RankSocket& socket) {
+  if (::kill(socket.pid, 0) == 0 || errno != ESRCH) return true;
+  const auto [connection, busy] = LocalConnection::dial(socket.path);
+  return connection || busy;
+}
+
 /// Ordered by process and rank. Removes sockets whose process no longer exists.
 std::vector<RankSocket> find_ranks() {
   std::vector<RankSocket> found;
@@ -66,7 +74,7 @@ std::vector<RankSocket> find_ranks() {
        each.increment(error)) {
     auto socket = parse_socket_name(folder, each->path().filename().string());
     if (!socket) continue;
-    if (::kill(socket->pid, 0) == 0 || errno != ESRCH) {
+    if (may_listen(*socket)) {
       found.push_back(*std::move(socket));
     } else {
       ::unlink(socket->path.c_str());
@@ -244,20 +252,18 @@ std::string ask(const RankSocket& rank, std::string_view request) {
 
 std::vector<RankReport> read_others(std::string_view text, std::string_view who,
                                     std::span<const int> known) {
-  const json object = parse_json(text, who, "the statuses of other ranks");
+  const nlohmann::json object = parse_json(text, who, "the statuses of other ranks");
   const Fields fields(object, who);
   fields.require_format("mccl others");
-  if (object.contains("trouble"))
+  if (fields.has("trouble"))
     throw InvalidArgument(
         fmt::format("{} cannot query the other ranks: {}", who, fields.text("trouble")));
   std::vector<RankReport> others;
-  for (json each : fields.list("ranks")) {
+  for (const nlohmann::json& each : fields.list("ranks")) {
     const Fields other(each, who);
-    const int rank = static_cast<int>(other.integer("rank", 0, kMostRanks));
-    const json& report = each["report"];  // Fields::text() would shorten a long text.
-    if (!report.is_string()) other.refuse("report");
-    if (std::ranges::find(known, rank) == known.end())
-      others.push_back(read_other(rank, report.get<std::string>()));
+    const int rank = static_cast<int>(other.integer("rank", 0, Fields::kMostRanks));
+    const std::string& report = other.raw_text("report");
+    if (std::ranges::find(known, rank) == known.end()) others.push_back(read_other(rank, report));
   }
   return others;
 }

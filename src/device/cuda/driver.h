@@ -40,13 +40,11 @@ struct CudaDriver {
   Call<char*, int, int> DeviceGetPCIBusId{file, "cuDeviceGetPCIBusId"};
   Call<int*, const char*> DeviceGetByPCIBusId{file, "cuDeviceGetByPCIBusId"};
   Call<int*, int, int, int> DeviceGetP2PAttribute{file, "cuDeviceGetP2PAttribute"};
-  Call<int*, int, int> DeviceCanAccessPeer{file, "cuDeviceCanAccessPeer"};
   Call<Context*, int> DevicePrimaryCtxRetain{file, "cuDevicePrimaryCtxRetain"};
   Call<Context*> CtxGetCurrent{file, "cuCtxGetCurrent"};
   Call<Context> CtxPushCurrent{file, "cuCtxPushCurrent_v2"};
   Call<Context*> CtxPopCurrent{file, "cuCtxPopCurrent_v2"};
   Call<> CtxSynchronize{file, "cuCtxSynchronize"};
-  Call<Context, unsigned> CtxEnablePeerAccess{file, "cuCtxEnablePeerAccess"};
   Call<Stream*, unsigned> StreamCreate{file, "cuStreamCreate"};
   Call<Stream> StreamDestroy{file, "cuStreamDestroy_v2"};
   Call<Stream, Event, unsigned> StreamWaitEvent{file, "cuStreamWaitEvent"};
@@ -68,11 +66,9 @@ struct CudaDriver {
   Call<Address, unsigned char, std::size_t, Stream> MemsetD8Async{file, "cuMemsetD8Async"};
   Call<void*, Address, std::size_t, Stream> MemcpyDtoHAsync{file, "cuMemcpyDtoHAsync_v2"};
   Call<Address, const void*, std::size_t, Stream> MemcpyHtoDAsync{file, "cuMemcpyHtoDAsync_v2"};
-  Call<Address, Address, std::size_t, Stream> MemcpyDtoDAsync{file, "cuMemcpyDtoDAsync_v2"};
   Call<void*, int, Address> PointerGetAttribute{file, "cuPointerGetAttribute"};
   Call<IpcHandle*, Address> IpcGetMemHandle{file, "cuIpcGetMemHandle"};
   Call<Address*, IpcHandle, unsigned> IpcOpenMemHandle{file, "cuIpcOpenMemHandle_v2"};
-  Call<Address> IpcCloseMemHandle{file, "cuIpcCloseMemHandle"};
   Call<Module*, const void*> ModuleLoadData{file, "cuModuleLoadData"};
   Call<Function*, Module, const char*> ModuleGetFunction{file, "cuModuleGetFunction"};
   Call<Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,

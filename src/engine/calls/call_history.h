@@ -23,7 +23,7 @@ class CallHistory {
   /// Records a call that has started. If `compared` is true, also adds the call to the digest that
   /// the ranks compare.
   void started(const Call& call, bool compared = false) {
-    if (compared) digest_ = (digest_ + digest_of(call)) * 0x9e3779b97f4a7c15ULL;
+    if (compared) digest_ = (digest_ + fingerprint_of(call)) * 0x9e3779b97f4a7c15ULL;
     calls_[call.sequence % kCalls] = {call, digest_};
     last_ = call.sequence;
     if (is_mark(call)) marks_[call.sequence / kMark % kCalls] = {call, digest_};
@@ -51,13 +51,6 @@ class CallHistory {
     std::uint64_t digest = 0;
   };
 
-  static std::uint64_t digest_of(const Call& call) {
-    const auto kinds = static_cast<std::uint64_t>(call.collective) |
-                       static_cast<std::uint64_t>(call.dtype) << 8 |
-                       static_cast<std::uint64_t>(call.kind) << 16 |
-                       static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
-    return kinds * 0xc2b2ae3d27d4eb4fULL + call.count * 0x27d4eb2f165667c5ULL + call.counts_hash;
-  }
   const Entry* entry_of(std::uint64_t sequence) const {
     for (const Entry* entry : {&calls_[sequence % kCalls], &marks_[sequence / kMark % kCalls]}) {
       if (sequence != 0 && entry->call.sequence == sequence) return entry;

@@ -34,6 +34,11 @@ struct Failure {
 /// Value of Failure::call if a point-to-point message failed. It does not identify the message.
 inline constexpr Call a_message{.collective = Collective::send};
 
+/// The reason of a failure if the process of `rank` is gone.
+std::string gone_text(const auto& rank, std::string_view why) {
+  return fmt::format("rank {} is gone: {}", rank, why);
+}
+
 /// Converts `error` into a failure to announce to the other ranks.
 Failure failure_of(const std::exception& error) noexcept;
 

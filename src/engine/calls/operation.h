@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -140,11 +139,8 @@ class OperationList {
  public:
   class Iterator {
    public:
-    using iterator_category = std::forward_iterator_tag;
     using value_type = Operation;
     using difference_type = std::ptrdiff_t;
-    using pointer = Operation*;
-    using reference = Operation&;
 
     Iterator() = default;
     explicit Iterator(Operation* at) : at_(at) {}

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/calls/call.h"
+#include "engine/calls/failure.h"
 #include "engine/collectives/compute.h"
 #include "mccl/error.h"
 
@@ -72,8 +72,8 @@ bool Executor::advance() {
       if (peer.received < peer.plan->receives.size() && connected(peer))
         moved |= receive_from(peer);
     } catch (const transport::LinkClosed& closed) {
-      throw PeerError(fmt::format("rank {} is gone: {}", peer.plan->peer,
-                                  peer.channel->lost.empty() ? closed.what() : peer.channel->lost));
+      throw PeerError(gone_text(peer.plan->peer,
+                                peer.channel->lost.empty() ? closed.what() : peer.channel->lost));
     }
     moved |= run_local_steps();
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "engine/calls/failure.h"
 #include "engine/collectives/compute.h"
 #include "engine/collectives/executor.h"
 #include "kernels/codec/codec.h"
@@ -126,8 +127,7 @@ bool Executor::is_lost(GroupRank rank) {
 }
 
 void Executor::throw_lost(GroupRank rank) {
-  throw PeerError(fmt::format("rank {} is gone: {}", rank,
-                              channels_.at(transport::Purpose::collective, rank).lost));
+  throw PeerError(gone_text(rank, channels_.at(transport::Purpose::collective, rank).lost));
 }
 
 bool Executor::wait_for(const Step& step) {

@@ -28,9 +28,8 @@ void Sleep::watch(const transport::Link& link, short events) {
 }
 
 int Sleep::timeout_ms() const {
-  if (until == Clock::time_point::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+  constexpr int kLongestMs = 60'000;
+  return std::min(milliseconds_until(until), kLongestMs);
 }
 
 bool Sleep::beside_data() const {

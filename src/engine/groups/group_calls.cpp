@@ -23,10 +23,7 @@ constexpr std::chrono::microseconds kLongestRest{100};
 
 void GroupState::start(const std::shared_ptr<Operation>& operation) {
   operation->flight.group = flight_group_;
-  if (failed()) {
-    return finish(operation,
-                  error_of(failure(), operation->call, membership_.rank, "cannot start"));
-  }
+  if (failed()) return end_with(failure(), operation, "cannot start");
   operation->started = operation->submitted;
   const Clock::time_point now = Clock::now();
   if (idle()) last_progress_ = next_probe_ = now;

@@ -187,7 +187,7 @@ bool GroupState::window_ready() {
   if (window_.pending()) {
     for (const GroupRank member : window_.missing_members()) {
       const std::string& lost = channels_.at(transport::Purpose::collective, member).lost;
-      if (!lost.empty()) throw PeerError(fmt::format("rank {} is gone: {}", member, lost));
+      if (!lost.empty()) throw PeerError(gone_text(member, lost));
     }
     around_.look_beside_soon();
     return false;

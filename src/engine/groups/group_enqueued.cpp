@@ -86,9 +86,8 @@ void GroupState::watch_enqueued(Clock::time_point now, const Heartbeats& heart) 
   bool is_known = now >= due;
   for (const GroupRank member : missed->members) {
     if (endings_[member]) {
-      return fail({FailureKind::peer,
-                   fmt::format("rank {} is gone: {}", member, endings_[member]->reason), call,
-                   membership_.rank});
+      return fail(
+          {FailureKind::peer, gone_text(member, endings_[member]->reason), call, membership_.rank});
     }
     const WorldRank peer = membership_.members[member];
     const Clock::time_point heard = enqueued_.reached(member).heard;

@@ -44,13 +44,15 @@ void GroupState::settle_failure() noexcept {
   finish_messages();
   ended.append(carrier_ ? carrier_->drop_messages() : messages_.drop_all());
   channels_.close();  // must precede the end of calls, after which callers may reuse their memory
-  while (!ended.empty()) {
-    std::shared_ptr<Operation> operation = ended.pop_front();
-    const std::exception_ptr error =
-        error_of(failure_, operation->call, membership_.rank, "failed");
-    finish(std::move(operation), error);
-  }
+  while (!ended.empty()) end_with(failure_, ended.pop_front());
   if (!std::exchange(failure_recorded_, true) && around_.on_failure) around_.on_failure();
+}
+
+/// Ends the call with the error that error_of() returns.
+void GroupState::end_with(const Failure& failure, std::shared_ptr<Operation> operation,
+                          std::string_view verdict) noexcept {
+  const std::exception_ptr error = error_of(failure, operation->call, membership_.rank, verdict);
+  finish(std::move(operation), error);
 }
 
 /// Announces the failure once to all other members.
@@ -101,11 +103,7 @@ bool GroupState::give_up_messages(const MemberGone& gone) noexcept {
   std::optional<OperationList> ended = messages_.give_up(gone.member(), gone.whole());
   if (!ended) return false;
   const Failure failure = failure_of(gone);
-  while (!ended->empty()) {
-    std::shared_ptr<Operation> operation = ended->pop_front();
-    const std::exception_ptr error = error_of(failure, operation->call, membership_.rank, "failed");
-    finish(std::move(operation), error);
-  }
+  while (!ended->empty()) end_with(failure, ended->pop_front());
   return true;
 }
 

@@ -231,6 +231,8 @@ class GroupState {
   bool give_up_messages(const MemberGone& gone) noexcept;
   void ask_for_room(Clock::time_point now);
   void finish(std::shared_ptr<Operation> operation, std::exception_ptr error = nullptr) noexcept;
+  void end_with(const Failure& failure, std::shared_ptr<Operation> operation,
+                std::string_view verdict = "failed") noexcept;
   Failure failure_in(const Call& call, const std::exception& error) const noexcept;
   void log_failure() const noexcept;
   void announce_failure() noexcept;

@@ -70,9 +70,7 @@ bool GroupState::end_late_messages(Clock::time_point now) {
       fail(std::move(failure));
       return true;
     }
-    const std::exception_ptr error =
-        error_of(failure, taken_back->call, membership_.rank, "failed");
-    finish(std::move(taken_back), error);
+    end_with(failure, std::move(taken_back));
   }
   return false;
 }
@@ -122,8 +120,7 @@ bool GroupState::fail_without_the_dead(Clock::time_point now) {
 
 /// Returns the reason for a failure that was caused by the death of the member `dead_`.
 std::string GroupState::why_dead() {
-  return fmt::format("rank {} is gone: {}", dead_,
-                     channels_.at(transport::Purpose::collective, dead_).lost);
+  return gone_text(dead_, channels_.at(transport::Purpose::collective, dead_).lost);
 }
 
 /// Fails the group if a member destroyed its group object before it made the current collective
@@ -131,8 +128,7 @@ std::string GroupState::why_dead() {
 /// needs a member that has destroyed its group object.
 bool GroupState::fail_without_the_gone() {
   const auto fail_without = [this](GroupRank member, const Call& call) {
-    fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, endings_[member]->reason),
-          call, membership_.rank});
+    fail({FailureKind::peer, gone_text(member, endings_[member]->reason), call, membership_.rank});
     return true;
   };
   for (GroupRank member(0); member < endings_.end_rank() && !calls_.empty(); ++member) {
@@ -160,13 +156,11 @@ void GroupState::end_receives_from_any() {
   Operation* receive = messages_.posted_for_any();
   const GroupRank gone = receive ? last_gone() : GroupRank();
   if (!gone.valid()) return;
-  const Failure failure{FailureKind::peer,
-                        fmt::format("rank {} is gone: {}", gone, endings_[gone]->reason)};
+  const Failure failure{FailureKind::peer, gone_text(gone, endings_[gone]->reason)};
   for (; receive; receive = messages_.posted_for_any()) {
     std::shared_ptr<Operation> ended = messages_.cancel(*receive);
     if (!ended) return;
-    const std::exception_ptr error = error_of(failure, ended->call, membership_.rank, "failed");
-    finish(std::move(ended), error);
+    end_with(failure, std::move(ended));
   }
 }
 

@@ -162,7 +162,7 @@ void Groups::fail_without(WorldRank peer, const std::string& reason, bool only_w
   for (const auto& [id, group] : groups_) {
     const GroupRank member = group->membership().rank_of(peer);
     if (!member.valid() || (only_watched && !group->failure_is_watched())) continue;
-    group->fail({FailureKind::peer, fmt::format("rank {} is gone: {}", member, reason)});
+    group->fail({FailureKind::peer, gone_text(member, reason)});
   }
 }
 
@@ -172,8 +172,7 @@ void Groups::lose_link(WorldRank peer, std::uint64_t id, const std::string& reas
   if (!group || !around_.peers.lost(peer).empty()) return;
   const Membership& membership = group->membership();
   const GroupRank gone = membership.rank_of(peer);
-  Failure failure{FailureKind::peer,
-                  fmt::format("rank {} is gone: the link to it broke: {}", gone, reason)};
+  Failure failure{FailureKind::peer, gone_text(gone, "the link to it broke: " + reason)};
   failure.seen_by = membership.rank;
   group->fail(failure);
 }

@@ -1,10 +1,9 @@
 #include "engine/links/channel.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "engine/calls/failure.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -47,9 +46,7 @@ Channel& Channels::at(Purpose purpose, GroupRank member) {
 Channel& Channels::open(Purpose purpose, GroupRank member) {
   Channel& channel = at(purpose, member);
   if (channel.connected()) return channel;
-  if (!channel.lost.empty()) {
-    throw PeerError(fmt::format("rank {} is gone: {}", member, channel.lost));
-  }
+  if (!channel.lost.empty()) throw PeerError(gone_text(member, channel.lost));
   if (!std::exchange(channel.requested, true)) request_(purpose, member);
   return channel;
 }

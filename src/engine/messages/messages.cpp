@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/calls/failure.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -28,9 +29,7 @@ Messages::Messages(Channels& channels, std::size_t payload_limit)
 }
 
 MemberGone::MemberGone(GroupRank member, const std::string& reason, bool whole)
-    : PeerError(fmt::format("rank {} is gone: {}", member, reason)),
-      member_(member),
-      whole_(whole) {}
+    : PeerError(gone_text(member, reason)), member_(member), whole_(whole) {}
 
 void Messages::finish(Operation& operation) noexcept {
   finished_.push_back(pending_.remove(operation));

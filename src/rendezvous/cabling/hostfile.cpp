@@ -1,18 +1,15 @@
 #include "rendezvous/cabling/hostfile.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json_text.h"
 #include "mccl/error.h"
 
 namespace mccl::rendezvous {
@@ -50,17 +47,10 @@ std::vector<std::string> hosts_of(const std::vector<HostPort>& addresses) {
 /// IPv4, or a /64 of IPv6. The network of a name is unknown, so a name counts as a neighbour of
 /// every address.
 bool are_neighbours(const std::string& a, const std::string& b) {
-  const auto bits = [](const std::string& text) -> std::vector<std::uint8_t> {
-    std::array<std::uint8_t, 16> raw = {};
-    if (::inet_pton(AF_INET, text.c_str(), raw.data()) == 1)
-      return {raw[0], raw[1], raw[2], static_cast<std::uint8_t>(raw[3] & 0xfc)};
-    if (::inet_pton(AF_INET6, text.substr(0, text.find('%')).c_str(), raw.data()) == 1)
-      return {raw.begin(), raw.begin() + 8};
-    return {};
-  };
-  const auto of_a = bits(a);
-  const auto of_b = bits(b);
-  return of_a.empty() || of_b.empty() || of_a == of_b;
+  const auto of_a = Address::parse_numeric(a.substr(0, a.find('%')), 0);
+  const auto of_b = Address::parse_numeric(b.substr(0, b.find('%')), 0);
+  if (!of_a || !of_b) return true;
+  return InterfaceAddress{"", *of_a, of_a->family() == AF_INET ? 30 : 64}.reaches(*of_b);
 }
 
 /// Resolves `host` from the hostfile to addresses of this host. Returns an empty list if a name
@@ -91,8 +81,7 @@ bool is_covered(const Address& wanted, const std::vector<Address>& addresses) {
 }
 
 AddressTable parse_hostfile(std::string_view text, std::string_view origin) {
-  const json document = json::parse(text, nullptr, false);
-  if (document.is_discarded()) refuse(origin, "it is not JSON");
+  const json document = parse_json(text, origin, kForm);
   if (!document.is_array() || document.empty()) refuse(origin, "it is not a list of ranks");
   AddressTable table;
   std::map<std::pair<std::string, int>, std::size_t> owners;

@@ -1,10 +1,8 @@
 #include "rendezvous/connections/accepting.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/open_files.h"
@@ -33,19 +31,6 @@ constexpr double kPerSecond = 20'000;
 constexpr Clock::duration kPauseOutOfRoom = 100ms;
 /// Approximate pause at the rate limit, in seconds, so that one wake-up serves several connections.
 constexpr double kBatchSeconds = 0.01;
-
-std::string what_to_do(int error) {
-  if (error == ENFILE)
-    return "the system's limit of open files is reached; raise the limit (sysctl fs.file-max)";
-  if (error != EMFILE) return "end other programs, or give this program more memory";
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "raise the limit of open files (ulimit -n)";
-  return fmt::format(
-      "this process may have {} files and connections open (ulimit -n, whose hard limit is {}); "
-      "raise the limit, or close files",
-      limit.rlim_cur,
-      limit.rlim_max == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit.rlim_max));
-}
 
 std::string host_of(const Address& address) {
   const auto bytes = address.raw();
@@ -98,10 +83,11 @@ void Turnstile::accept_gave(int error, Clock::time_point now) {
   pause_ends_ = opens_at_ = now + kPauseOutOfRoom;
   if (before != 0) return;
   out_of_room_since_ = now;
-  no_room_.write(
-      log_, LogLevel::warn, now,
-      fmt::format("this rank cannot accept connections for now, but keeps trying: {}; {}",
-                  describe_errno(error), what_to_do(error)));
+  const char* const advice =
+      mccl::lacks_files(error) ? "" : "; end other programs, or give this program more memory";
+  no_room_.write(log_, LogLevel::warn, now,
+                 fmt::format("this rank cannot accept connections for now, but keeps trying: {}{}",
+                             describe_errno(error), advice));
 }
 
 int Turnstile::lacks_files(Clock::time_point now) const {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
 
 #include "base/value_text.h"
 #include "mccl/error.h"
@@ -64,9 +63,10 @@ bool is_before(const AddressRoute& a, const AddressRoute& b) {
 }
 
 /// Parses a published address and appends it to `to`. A link-local address, whose scope names an
-/// interface of the peer, is appended once per interface of this host that may lead to it.
+/// interface of the peer, is appended once per interface of this host that may lead to it, or only
+/// with the interface named `only`.
 void append_parsed(std::vector<Address>& to, const std::string& text, std::uint16_t port,
-                   const Interfaces& interfaces) {
+                   const Interfaces& interfaces, std::string_view only = {}) {
   const std::size_t percent = std::min(text.find('%'), text.size());
   const std::string number = text.substr(0, percent);
   const std::string scope = text.substr(std::min(percent + 1, text.size()));
@@ -78,11 +78,34 @@ void append_parsed(std::vector<Address>& to, const std::string& text, std::uint1
   }
   for (const InterfaceAddress& each : interfaces) {
     if (!each.up || each.address.family() != AF_INET6 || !each.address.is_link_local()) continue;
-    // Skip software interfaces, of which a host with containers has one per container.
-    if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
+    if (only.empty()) {
+      // Skip software interfaces, of which a host with containers has one per container.
+      if (each.medium.kind == Medium::Kind::software && each.name != scope) continue;
+    } else if (each.name != only) {
+      continue;
+    }
     if (const auto scoped = Address::parse_numeric(number + "%" + each.name, port))
       to.push_back(*scoped);
   }
+}
+
+/// Returns the path of one rail, from the rail's listed address of this rank to the rail's listed
+/// address of the peer. `best` replaces the peer's address if the peer lists none, or if the
+/// interface of the rail cannot lead to it.
+Candidate path_of_rail(const Endpoint& peer, const Endpoint& self, std::size_t rail,
+                       const Interfaces& interfaces, const Address& best) {
+  Candidate path;
+  if (self.listed)
+    path.from = Address::parse_numeric(self.addresses[rail % self.addresses.size()], 0);
+  std::vector<Address> to;
+  if (peer.listed) {
+    const InterfaceAddress* own = path.from ? find_interface(interfaces, *path.from) : nullptr;
+    append_parsed(to, peer.addresses[rail % peer.addresses.size()], peer.port, interfaces,
+                  own ? own->name : "");
+  }
+  path.to = to.empty() ? best : to.front();
+  if (path.from && path.from->family() != path.to.family()) path.from.reset();
+  return path;
 }
 
 /// True if both routes lead to the peer, through different interfaces, and neither is better.
@@ -161,14 +184,9 @@ std::vector<Candidate> candidates_for(const Endpoint& peer, const Endpoint& self
   std::ranges::stable_sort(ordered, is_before);
 
   std::vector<Candidate> candidates;
-  if (rail.count > 1 && !published.empty()) {
-    Candidate own;
-    const auto index = static_cast<std::size_t>(rail.index);
-    own.to = peer.listed ? published[index % published.size()] : ordered.front().to;
-    if (self.listed)
-      own.from = Address::parse_numeric(self.addresses[index % self.addresses.size()], 0);
-    if (own.from && own.from->family() != own.to.family()) own.from.reset();
-    candidates.push_back(std::move(own));
+  if (rail.count > 1 && !ordered.empty()) {
+    candidates.push_back(path_of_rail(peer, self, static_cast<std::size_t>(rail.index), interfaces,
+                                      ordered.front().to));
   } else if (same_host && !peer.listed) {
     for (const Address& address : loopbacks(peer.port, interfaces))
       candidates.push_back({address, {}, {}});

@@ -120,12 +120,4 @@ pollfd ByteStream::watched(bool reads) const {
   return {socket_.descriptor(), static_cast<short>(events), 0};
 }
 
-bool wait_for(int descriptor, short events, Clock::time_point deadline) {
-  for (;;) {
-    pollfd entry = {descriptor, events, 0};
-    if (::poll(&entry, 1, milliseconds_until(deadline)) > 0) return true;
-    if (Clock::now() >= deadline) return false;
-  }
-}
-
 }  // namespace mccl::rendezvous

@@ -59,9 +59,6 @@ class ByteStream {
   int error_ = 0;
 };
 
-/// Blocks until the descriptor has one of the events. Returns false if the deadline passed first.
-bool wait_for(int descriptor, short events, Clock::time_point deadline);
-
 /// Runs a handshake over a connected, non-blocking socket. Then sets up encryption, if agreed.
 /// Reads no bytes beyond the handshake.
 class Conversation {

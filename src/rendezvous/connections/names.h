@@ -17,7 +17,6 @@ using transport::LinkKey;
 using transport::Purpose;
 using transport::tcp::Address;
 using transport::tcp::BindError;
-using transport::tcp::describe_errno;
 using transport::tcp::HostPort;
 using transport::tcp::InterfaceAddress;
 using transport::tcp::list_interfaces;

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 
 #include "base/environment.h"
@@ -45,16 +44,6 @@ constexpr mode_t kPrivate = S_IRUSR | S_IWUSR;
 constexpr int kMostRemoved = 16;
 // If the path is a pipe or a terminal, open must neither block nor have side effects.
 constexpr int kReadOnly = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-
-bool write_all(const Descriptor& file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(file.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
 
 /// True if the file belongs to this user, has a single hard link and the size of a key, and no
 /// other user may open it.

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -57,9 +56,7 @@ class Pmi {
   std::string read_line(const std::string& question) {
     std::string line;
     for (char c = 0; line.size() < kLongestAnswer;) {
-      pollfd entry = {descriptor_, POLLIN, 0};
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit_ - Clock::now()).count();
-      if (left <= 0 || ::poll(&entry, 1, static_cast<int>(left)) == 0)
+      if (!wait_for(descriptor_, POLLIN, limit_))
         fail(question, "no answer in time; are all ranks running?");
       const ssize_t n = ::read(descriptor_, &c, 1);
       if (n == 0) fail(question, "it closed the connection");

@@ -63,7 +63,7 @@ class Meeting {
         deadline_(begun_ + time_ - last_answers_) {}
 
   Met run() {
-    const AnswerLimit limit(*o_.store, begun_ + time_);
+    const auto limit = limit_answers(*o_.store, begun_ + time_);
     arrive();
     try {
       // Rank 0 reports first which ranks are missing.

@@ -91,15 +91,6 @@ Mesh::Mesh(MeshOptions options)
   make_repairs();
 }
 
-const Endpoint& Mesh::endpoint_of(int peer) const {
-  if (peer < 0 || static_cast<std::size_t>(peer) >= endpoints_.size()) {
-    throw InvalidArgument(
-        fmt::format("rank {} has no endpoint for rank {}: it knows the endpoints of {} ranks",
-                    options_.rank, peer, endpoints_.size()));
-  }
-  return endpoints_[static_cast<std::size_t>(peer)];
-}
-
 int Mesh::rails_of(int peer) const {
   if (!options_.wiring) return std::max(listed_count(endpoint_), listed_count(endpoint_of(peer)));
   const auto cables = static_cast<int>(options_.wiring->ends(peer).size());
@@ -145,15 +136,10 @@ std::vector<Address> Mesh::addresses_of(int peer) const {
 void Mesh::set_endpoints(std::vector<Endpoint> endpoints) {
   std::ranges::sort(endpoints, {}, &Endpoint::rank);
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    if (endpoints[i].rank != static_cast<int>(i) || endpoints[i].addresses.empty()) {
+    if (endpoints[i].rank != static_cast<int>(i)) {
       throw InvalidArgument(
           fmt::format("rank {} was given no endpoint of rank {}", options_.rank, i));
     }
-  }
-  if (endpoints.size() != static_cast<std::size_t>(options_.size)) {
-    throw InvalidArgument(
-        fmt::format("rank {} needs the endpoints of {} ranks, but was given {} endpoints",
-                    options_.rank, options_.size, endpoints.size()));
   }
   endpoints_ = std::move(endpoints);
 }

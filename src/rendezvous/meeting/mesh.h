@@ -61,7 +61,8 @@ class Mesh final : public transport::Transport {
 
   /// The addresses of this rank; the caller must publish them.
   const Endpoint& endpoint() const { return endpoint_; }
-  /// Sets the endpoints of all ranks, including this rank's endpoint.
+  /// Sets the endpoints of all ranks, including this rank's endpoint. Throws InvalidArgument if two
+  /// endpoints have the same rank.
   void set_endpoints(std::vector<Endpoint> endpoints);
   /// Must be called once all ranks are connected. From this call on, connections are accepted at a
   /// limited rate, connections from the peers' addresses take precedence, and further control
@@ -113,7 +114,9 @@ class Mesh final : public transport::Transport {
   void abandon() noexcept override;
 
  private:
-  const Endpoint& endpoint_of(int peer) const;
+  const Endpoint& endpoint_of(int peer) const {
+    return endpoints_.at(static_cast<std::size_t>(peer));
+  }
   /// Returns the name of the peer's host; empty until the endpoints are known.
   std::string host_of(int peer) const {
     const auto index = static_cast<std::size_t>(peer);

@@ -19,9 +19,8 @@ using transport::LinkEvent;
 using transport::Making;
 using transport::tcp::TcpLink;
 
-constexpr Clock::duration kStagger = 250ms;
-/// DialRequest::stagger for a pair with several rails. It is longer than kStagger, so that a peer
-/// that starts slowly does not move a rail to another path.
+/// DialRequest::stagger for a pair with several rails. It is longer than the default, so that a
+/// peer that starts slowly does not move a rail to another path.
 constexpr Clock::duration kRailStagger = 2s;
 
 /// Delay before the end of a relayed connection is reported, so that its cause is reported first.
@@ -112,7 +111,6 @@ Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) 
   const int peer = to.number();
   if (peer == options_.rank)
     throw InvalidArgument(fmt::format("rank {} cannot connect to itself", peer));
-  const int count = rails_of(peer);
   DialRequest request{.self = self_, .peer = peer, .key = key, .deadline = deadline};
   if (options_.wiring) {
     fill_in_wired(request);
@@ -124,7 +122,7 @@ Making Mesh::dial(WorldRank to, const LinkKey& key, Clock::time_point deadline) 
       std::rotate(request.candidates.begin(), way, way + 1);
     }
   }
-  request.stagger = count > 1 ? kRailStagger : kStagger;
+  if (rails_of(peer) > 1) request.stagger = kRailStagger;
   request.buffer_bytes = socket_buffer_bytes_of(options_.config);
   if (endpoint_of(peer).host == endpoint_.host && !request.through)
     request.refused_for = kRefusedFor;

@@ -73,8 +73,7 @@ std::string MemoryStore::get(const std::string& key, milliseconds timeout) {
   auto found = values_.end();
   const auto there = [&] { return (found = values_.find(key)) != values_.end(); };
   // Without this limit, a timeout near the maximum would overflow to a time in the past.
-  constexpr auto kLongest = std::chrono::hours(24 * 365);
-  if (!changed_.wait_for(lock, std::min<std::chrono::milliseconds>(timeout, kLongest), there))
+  if (!changed_.wait_for(lock, std::min(timeout, kLongestWait), there))
     throw_missing_key(key, timeout);
   return found->second;
 }

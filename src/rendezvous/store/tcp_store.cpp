@@ -31,59 +31,6 @@ constexpr Clock::duration kRoundLimit = 20s;
 /// requests.
 constexpr milliseconds kAnswerLimit = 30s;
 
-/// Thrown if another process uses the port of the store.
-class PortInUse : public InvalidArgument {
- public:
-  using InvalidArgument::InvalidArgument;
-};
-
-/// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
-/// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
-/// belongs to this host, or if the port is taken.
-std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
-  std::vector<Listener> listeners;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    try {
-      listeners.emplace_back(addresses[i], 0);
-    } catch (const BindError& error) {
-      const bool absent = error.code == EADDRNOTAVAIL || error.code == EAFNOSUPPORT;
-      const bool last = i + 1 == addresses.size();
-      if (!absent || (last && listeners.empty())) throw;
-    }
-  }
-  return listeners;
-}
-
-/// Listens at a numeric address or "localhost" as given, and at all addresses for any other name: a
-/// host's own name often resolves to another address (on Debian, 127.0.1.1) than on other hosts.
-std::vector<Listener> listen_at(const std::string& address) {
-  const HostPort where = parse_host_port(address);
-  std::vector<Listener> listeners;
-  try {
-    if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {
-      return listen_at_each(resolve(where.host, where.port));
-    }
-    listeners.push_back(listen_everywhere(where.port, 0));
-    return listeners;
-  } catch (const BindError& error) {
-    std::string advice = "check the address";
-    if (error.code == EADDRINUSE) {
-      advice =
-          "another program uses the port; choose another one (with mccl launch: --starting-port)";
-    }
-    if (error.code == EADDRNOTAVAIL) {
-      advice = fmt::format(
-          "rank 0 must run on the host that has this address; if the address is translated (NAT), "
-          "give rank 0 the address 0.0.0.0:{} instead",
-          where.port);
-    }
-    const std::string text =
-        fmt::format("rank 0 cannot serve the store at {}: {}; {}", address, error.what(), advice);
-    if (error.code == EADDRINUSE) throw PortInUse(text);
-    throw InvalidArgument(text);
-  }
-}
-
 Entrance entrance_at(const std::string& address) {
   const HostPort where = parse_host_port(address);
   return {
@@ -303,18 +250,56 @@ bool is_served(const std::string& address, const Party& access) {
   }
 }
 
-/// Listens like listen_at(). If the port is that of another process that is rank 0 of this job,
-/// both processes report it.
-std::vector<Listener> listen_as_rank_0(const std::string& address, const Party& access) {
-  try {
-    return listen_at(address);
-  } catch (const PortInUse&) {
-    if (!is_served(address, access)) throw;
+/// Listens at each of `addresses` that belongs to this host, and skips the others. For example,
+/// "localhost" may resolve to an address whose family is disabled. Throws BindError if no address
+/// belongs to this host, or if the port is taken.
+std::vector<Listener> listen_at_each(const std::vector<Address>& addresses) {
+  std::vector<Listener> listeners;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    try {
+      listeners.emplace_back(addresses[i], 0);
+    } catch (const BindError& error) {
+      const bool absent = error.code == EADDRNOTAVAIL || error.code == EAFNOSUPPORT;
+      const bool last = i + 1 == addresses.size();
+      if (!absent || (last && listeners.empty())) throw;
+    }
   }
-  throw InvalidArgument(fmt::format(
-      "rank 0 exists already: it serves the job's store at {}; give every process its own rank "
-      "(MCCL_RANK), and end any process left from an earlier run",
-      address));
+  return listeners;
+}
+
+/// Listens at a numeric address or "localhost" as given, and at all addresses for any other name: a
+/// host's own name often resolves to another address (on Debian, 127.0.1.1) than on other hosts. If
+/// the port is that of another process that is rank 0 of this job, both processes report it.
+std::vector<Listener> listen_at(const std::string& address, const Party& access) {
+  const HostPort where = parse_host_port(address);
+  std::vector<Listener> listeners;
+  try {
+    if (where.host == "localhost" || Address::parse_numeric(where.host, where.port)) {
+      return listen_at_each(resolve(where.host, where.port));
+    }
+    listeners.push_back(listen_everywhere(where.port, 0));
+    return listeners;
+  } catch (const BindError& error) {
+    std::string advice = "check the address";
+    if (error.code == EADDRINUSE) {
+      if (is_served(address, access)) {
+        throw InvalidArgument(fmt::format(
+            "rank 0 exists already: it serves the job's store at {}; give every process its own "
+            "rank (MCCL_RANK), and end any process left from an earlier run",
+            address));
+      }
+      advice =
+          "another program uses the port; choose another one (with mccl launch: --starting-port)";
+    }
+    if (error.code == EADDRNOTAVAIL) {
+      advice = fmt::format(
+          "rank 0 must run on the host that has this address; if the address is translated (NAT), "
+          "give rank 0 the address 0.0.0.0:{} instead",
+          where.port);
+    }
+    throw InvalidArgument(
+        fmt::format("rank 0 cannot serve the store at {}: {}; {}", address, error.what(), advice));
+  }
 }
 
 }  // namespace
@@ -332,7 +317,7 @@ std::shared_ptr<Store> make_tcp_store_for(Party access, const std::string& addre
     throw InvalidArgument(fmt::format("the store needs a rank of at least 0; found {}", rank));
   if (rank == 0) {
     check_key_for_encryption(access);
-    std::vector<Listener> listeners = listen_as_rank_0(address, access);
+    std::vector<Listener> listeners = listen_at(address, access);
     return serve_store(std::move(listeners), std::move(access), report);
   }
   Entrance entrance = entrance_at(address);

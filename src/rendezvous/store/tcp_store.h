@@ -64,22 +64,13 @@ class RemoteAnswers : public Store {
   std::atomic<Clock::time_point> limit_{Clock::time_point::max()};
 };
 
-/// Sets the deadline for a store's answers, for the lifetime of this object, which the store must
-/// outlive. No-op for a store in this process.
-class AnswerLimit {
- public:
-  AnswerLimit(Store& store, Clock::time_point limit)
-      : store_(dynamic_cast<RemoteAnswers*>(&store)) {
-    if (store_ != nullptr) store_->answer_by(limit);
-  }
-  ~AnswerLimit() {
-    if (store_ != nullptr) store_->answer_by(Clock::time_point::max());
-  }
-  AnswerLimit(const AnswerLimit&) = delete;
-  AnswerLimit& operator=(const AnswerLimit&) = delete;
-
- private:
-  RemoteAnswers* const store_;
-};
+/// Sets the deadline for a store's answers, until the result is destroyed. The store must outlive
+/// the result. No-op for a store in this process.
+[[nodiscard]] inline auto limit_answers(Store& store, Clock::time_point limit) {
+  auto end_limit = [](RemoteAnswers* remote) { remote->answer_by(Clock::time_point::max()); };
+  auto* const remote = dynamic_cast<RemoteAnswers*>(&store);
+  if (remote != nullptr) remote->answer_by(limit);
+  return std::unique_ptr<RemoteAnswers, decltype(end_limit)>(remote, end_limit);
+}
 
 }  // namespace mccl::rendezvous

@@ -146,6 +146,13 @@ Making RdmaTransport::take_offer(WorldRank peer, const LinkKey& key, const Offer
         fmt::format("rank {} offers an RDMA queue pair of type {}, but the two ranks agreed on {}",
                     peer, name_of(offer.service), name_of(begun.pair->service())));
   }
+  const LinkLayer layer = begun.station->port().layer;
+  if (layer != offer.layer && layer != LinkLayer::unknown && offer.layer != LinkLayer::unknown) {
+    throw Error(fmt::format(
+        "the port of device {} uses {}, but the port of rank {} uses {}; name devices of the same "
+        "kind on both hosts (MCCL_RDMA_DEVICE)",
+        begun.station->device().name(), name_of(layer), peer, name_of(offer.layer)));
+  }
   const auto chosen = choose_gids(begun.offered, offer.gids);
   if (!chosen) {
     throw Error(

@@ -37,13 +37,8 @@ constexpr int kExpectNoPadding = 4;
 bool try_kernel() {
   Listener listener(*Address::parse_numeric("127.0.0.1", 0), 0);
   const Socket socket = Socket::stream(listener.address().family());
-  const int error = start_connect(socket, listener.address(), nullptr);
-  if (error == EINPROGRESS) {
-    constexpr int kLimitMs = 1000;
-    pollfd entry = {socket.descriptor(), POLLOUT, 0};
-    while (::poll(&entry, 1, kLimitMs) < 0 && errno == EINTR) {
-    }
-  }
+  if (start_connect(socket, listener.address(), nullptr) == EINPROGRESS)
+    (void)wait_for(socket.descriptor(), POLLOUT, Clock::now() + std::chrono::seconds(1));
   constexpr RecordKey kNoKey{};
   const auto give = [&] {
     return give_key_to_kernel(socket.descriptor(), RecordKeys::Use::seal, kNoKey, {}, 0) == 0;

@@ -1,14 +1,11 @@
 #include "transport/tcp/listener.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <deque>
 #include <mutex>
 #include <new>
 #include <utility>
 
-#include "base/open_files.h"
 #include "base/wake_pipe.h"
 
 namespace mccl::transport::tcp {
@@ -20,8 +17,7 @@ constexpr int kBacklog = 1024;
 void set_flag(const Socket& socket, int level, int name, int value, const Address& address) {
   if (::setsockopt(socket.descriptor(), level, name, &value, sizeof value) == 0) return;
   const int error = errno;
-  throw BindError(error, fmt::format("cannot prepare to listen on {}: {}", address.text(),
-                                     describe_errno(error)));
+  throw BindError(error, "cannot prepare to listen on " + address.text());
 }
 
 // accept4 sets close-on-exec atomically, so that no child forked in between inherits the
@@ -88,7 +84,7 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   try {
     socket_ = Socket::stream(address.family());
   } catch (const SocketError& error) {
-    throw BindError(error.code, error.what());
+    throw BindError(error);
   }
   if (address.family() == AF_INET6)
     set_flag(socket_, IPPROTO_IPV6, IPV6_V6ONLY, address.is_wildcard() ? 0 : 1, address);
@@ -99,8 +95,7 @@ Listener::Listener(const Address& address, std::size_t buffer_bytes) {
   if (::bind(socket_.descriptor(), address.data(), address.size()) != 0 ||
       ::listen(socket_.descriptor(), kBacklog) != 0) {
     const int error = errno;
-    throw BindError(error,
-                    fmt::format("cannot listen on {}: {}", address.text(), describe_errno(error)));
+    throw BindError(error, "cannot listen on " + address.text());
   }
   address_ = socket_.local();
 }

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "transport/tcp/socket.h"
@@ -15,6 +14,7 @@ namespace mccl::transport::tcp {
 class BindError : public SocketError {
  public:
   using SocketError::SocketError;
+  explicit BindError(const SocketError& error) : SocketError(error) {}
 };
 
 struct Accepted {

@@ -1,7 +1,6 @@
 #include "transport/tcp/socket.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,12 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <string_view>
-#include <system_error>
 
 #include "base/no_signal.h"
-#include "base/open_files.h"
 #include "base/would_block.h"
-#include "mccl/error.h"
 
 namespace mccl::transport::tcp {
 
@@ -71,10 +67,7 @@ Socket Socket::stream(int family) {
 #else
   Socket socket(::socket(family, SOCK_STREAM, 0));
 #endif
-  if (!socket) {
-    const int error = errno;
-    throw SocketError(error, fmt::format("cannot make a socket: {}", describe_errno(error)));
-  }
+  if (!socket) throw SocketError(errno, "cannot make a socket");
   make_non_blocking(socket);
   return socket;
 }
@@ -132,16 +125,11 @@ std::size_t Socket::unsent() const {
   return unacknowledged();
 }
 
-std::string describe_errno(int error) {
-  return std::system_category().message(error) + open_files_advice(error);
-}
-
 void make_non_blocking(const Socket& socket) {
   const int flags = ::fcntl(socket.descriptor(), F_GETFL);
   if (flags < 0 || ::fcntl(socket.descriptor(), F_SETFL, flags | O_NONBLOCK) != 0 ||
       ::fcntl(socket.descriptor(), F_SETFD, FD_CLOEXEC) != 0) {
-    const int error = errno;
-    throw SocketError(error, fmt::format("cannot prepare a socket: {}", describe_errno(error)));
+    throw SocketError(errno, "cannot prepare a socket");
   }
   raise_no_signal(socket.descriptor());
 }

@@ -9,10 +9,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/open_files.h"
 #include "mccl/error.h"
 #include "transport/tcp/address.h"
 #include "transport/tcp/secure_stream.h"
@@ -23,7 +25,9 @@ namespace mccl::transport::tcp {
 /// errno itself may be overwritten before the exception is caught.
 class SocketError : public Error {
  public:
-  SocketError(int error, const std::string& message) : Error(message), code(error) {}
+  /// The message is `what` and the system's text for `error`.
+  SocketError(int error, std::string_view what)
+      : Error(std::string(what) + ": " + describe_errno(error)), code(error) {}
   int code;
 };
 
@@ -93,9 +97,6 @@ class Socket {
   Descriptor descriptor_;
   std::unique_ptr<SecureStream> secure_;  ///< Uses descriptor_, so it is destroyed first.
 };
-
-/// Returns the system's text for an errno: "Connection refused".
-std::string describe_errno(int error);
 
 /// Makes the socket non-blocking and closed on exec, and makes writes raise no SIGPIPE. Throws
 /// SocketError if the system refuses.

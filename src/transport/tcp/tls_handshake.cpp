@@ -10,7 +10,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -44,58 +43,6 @@ std::string reason_of(const SSL* ssl) {
 }  // namespace
 
 struct TlsHandshake::Callbacks {
-  static TlsHandshake& handshake_of(BIO* bio) {
-    return *static_cast<TlsHandshake*>(BIO_get_data(bio));
-  }
-
-  static int write(BIO* bio, const char* bytes, std::size_t count, std::size_t* taken) {
-    std::vector<std::byte>& outgoing = handshake_of(bio).outgoing_;
-    BIO_clear_retry_flags(bio);
-    try {
-      const auto* const begin = reinterpret_cast<const std::byte*>(bytes);
-      outgoing.insert(outgoing.end(), begin, begin + count);
-    } catch (const std::bad_alloc&) {
-      return 0;
-    }
-    *taken = count;
-    return 1;
-  }
-
-  /// Receives only the bytes that OpenSSL asks for: all others stay in the kernel, so that poll(2)
-  /// reports them to the next owner of the socket.
-  static int read(BIO* bio, char* to, std::size_t count, std::size_t* got) {
-    TlsHandshake& handshake = handshake_of(bio);
-    BIO_clear_retry_flags(bio);
-    ssize_t received = 0;
-    do {
-      received = ::recv(handshake.descriptor_, to, count, 0);
-    } while (received < 0 && errno == EINTR);
-    if (received > 0) {
-      *got = static_cast<std::size_t>(received);
-      return 1;
-    }
-    if (received < 0 && would_block(errno)) {
-      BIO_set_retry_read(bio);
-    } else {
-      handshake.has_broken_ = true;
-    }
-    return 0;
-  }
-
-  static long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
-
-  static const BIO_METHOD* method() {
-    static const BIO_METHOD* const made = [] {
-      BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "mccl");
-      if (method == nullptr) return method;
-      BIO_meth_set_write_ex(method, &Callbacks::write);
-      BIO_meth_set_read_ex(method, &Callbacks::read);
-      BIO_meth_set_ctrl(method, &Callbacks::control);
-      return method;
-    }();
-    return made;
-  }
-
   static TlsHandshake& handshake_of(const SSL* ssl) {
     return *static_cast<TlsHandshake*>(SSL_get_app_data(ssl));
   }
@@ -139,34 +86,37 @@ void TlsHandshake::keep_secret(const ssl_st* ssl, const char* line) {
   for (std::size_t role = 0; role < kSecretNames.size(); ++role) {
     if (!text.starts_with(kSecretNames[role])) continue;
     TlsHandshake& handshake = Callbacks::handshake_of(ssl);
+    TrafficSecret& secret = handshake.secrets_[role];
     const std::string_view digits = text.substr(text.rfind(' ') + 1);
-    bool is_whole = digits.size() == 2 * sizeof(TrafficSecret);
-    for (std::size_t i = 0; is_whole && i < digits.size(); i += 2) {
-      std::uint8_t value = 0;
-      const auto [end, error] = std::from_chars(&digits[i], &digits[i] + 2, value, 16);
-      is_whole = error == std::errc() && end == &digits[i] + 2;
-      handshake.secrets_[role][i / 2] = std::byte{value};
-    }
-    handshake.has_secret_[role] = is_whole;
+    handshake.has_secret_[role] =
+        digits.size() == 2 * secret.size() &&
+        OPENSSL_hexstr2buf_ex(reinterpret_cast<unsigned char*>(secret.data()), secret.size(),
+                              nullptr, digits.data(), '\0') == 1;
   }
 }
 
 TlsHandshake::TlsHandshake(std::shared_ptr<const Encryption> encryption, TlsRole role,
                            const ConnectionKey& key, int descriptor)
-    : encryption_(std::move(encryption)), ssl_(nullptr), descriptor_(descriptor), key_(key) {
-  BIO* const bio = Callbacks::method() == nullptr ? nullptr : BIO_new(Callbacks::method());
-  ssl_ = SSL_new(encryption_->context());
-  if (bio == nullptr || ssl_ == nullptr) {
-    BIO_free(bio);
+    : encryption_(std::move(encryption)),
+      ssl_(SSL_new(encryption_->context())),
+      descriptor_(descriptor),
+      key_(key) {
+  // OpenSSL receives from the socket, and only the bytes that it needs: all others stay in the
+  // kernel, so that poll(2) reports them to the next owner of the socket. OpenSSL would also send
+  // to the socket, but a send of its own may raise SIGPIPE. SSL_set_fd() would let the kernel
+  // encrypt.
+  BIO* const incoming = BIO_new_socket(descriptor, BIO_NOCLOSE);
+  BIO* const outgoing = BIO_new(BIO_s_mem());
+  if (ssl_ == nullptr || incoming == nullptr || outgoing == nullptr) {
+    BIO_free(incoming);
+    BIO_free(outgoing);
     SSL_free(ssl_);
     throw Error("OpenSSL has no memory for an encrypted connection");
   }
   // OpenSSL keeps secrets in this structure, and does not erase all of them when it frees it.
   leave_out_of_dumps(ssl_, kConnectionBytes);
   leave_out_of_dumps(this, sizeof *this);
-  BIO_set_data(bio, this);
-  BIO_set_init(bio, 1);
-  SSL_set_bio(ssl_, bio, bio);
+  SSL_set_bio(ssl_, incoming, outgoing);
   SSL_set_app_data(ssl_, this);
   if (!encryption_->has_certificates()) {
     // Without authorities, SSL_VERIFY_PEER rejects a certificate in place of the key.
@@ -194,8 +144,9 @@ TlsHandshake::State TlsHandshake::advance() {
     ERR_clear_error();
     const int result = SSL_do_handshake(ssl_);
     if (result != 1) {
-      if (has_broken_) return fail(kClosedEarly);
-      if (SSL_get_error(ssl_, result) != SSL_ERROR_WANT_READ) return fail(reason_of(ssl_));
+      const int cause = SSL_get_error(ssl_, result);
+      if (cause == SSL_ERROR_SYSCALL || BIO_eof(SSL_get_rbio(ssl_))) return fail(kClosedEarly);
+      if (cause != SSL_ERROR_WANT_READ) return fail(reason_of(ssl_));
       const int error = flush();
       return error == 0 || would_block(error) ? State::waiting : fail(kBrokeEarly);
     }
@@ -210,19 +161,20 @@ TlsHandshake::State TlsHandshake::advance() {
 }
 
 int TlsHandshake::flush() noexcept {
-  std::size_t sent = 0;
-  int error = 0;
-  while (sent < outgoing_.size() && error == 0) {
-    const ssize_t taken =
-        ::send(descriptor_, outgoing_.data() + sent, outgoing_.size() - sent, kNoSignal);
+  BIO* const outgoing = SSL_get_wbio(ssl_);
+  char* bytes = nullptr;
+  const auto count = static_cast<std::size_t>(BIO_get_mem_data(outgoing, &bytes));
+  while (sent_ < count) {
+    const ssize_t taken = ::send(descriptor_, bytes + sent_, count - sent_, kNoSignal);
     if (taken >= 0) {
-      sent += static_cast<std::size_t>(taken);
+      sent_ += static_cast<std::size_t>(taken);
     } else if (errno != EINTR) {
-      error = errno;
+      return errno;
     }
   }
-  outgoing_.erase(outgoing_.begin(), outgoing_.begin() + static_cast<std::ptrdiff_t>(sent));
-  return error;
+  (void)BIO_reset(outgoing);
+  sent_ = 0;
+  return 0;
 }
 
 ConnectionKey TlsHandshake::proof_of(TlsRole role) const {

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "transport/tcp/encryption.h"
 #include "transport/tcp/record_keys.h"
@@ -67,7 +66,7 @@ class TlsHandshake {
   struct Callbacks;  ///< The functions that OpenSSL calls.
 
   State fail(std::string why);
-  /// Sends outgoing_. Returns 0 if all bytes are sent, else an errno.
+  /// Sends the bytes that OpenSSL has written. Returns 0 if all bytes are sent, else an errno.
   int flush() noexcept;
 
   std::shared_ptr<const Encryption> encryption_;
@@ -76,8 +75,7 @@ class TlsHandshake {
   ConnectionKey key_;
   std::array<TrafficSecret, 2> secrets_{};  ///< Indexed by TlsRole.
   std::array<bool, 2> has_secret_{};        ///< True for the secrets that OpenSSL has reported.
-  std::vector<std::byte> outgoing_;         ///< Bytes that the system has not taken yet.
-  bool has_broken_ = false;                 ///< True if the connection has ended.
+  std::size_t sent_ = 0;                    ///< Number of bytes to send that the system has taken.
   std::string trouble_;
 };
 

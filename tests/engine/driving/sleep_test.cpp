@@ -58,5 +58,11 @@ TEST(Sleep, AReaderDoesNotWakeForWriting) {
   EXPECT_EQ(sleep.until, Clock::time_point::max());
 }
 
+TEST(Sleep, EndsAtOnceIfItsTimeHasPassed) {
+  Sleep sleep;
+  sleep.until = Clock::time_point::min();
+  EXPECT_EQ(sleep.timeout_ms(), 0);
+}
+
 }  // namespace
 }  // namespace mccl::engine

@@ -206,6 +206,7 @@ def test_unsupported_dtypes_are_refused(alone, x):
         (lambda w, x: w.send(x, 0), "cannot exchange messages with itself"),
         (lambda w, x: w.send(x, 3), "rank 3 is not in this group"),
         (lambda w, x: w.recv(x, 3), "rank 3 is not in this group"),
+        (lambda w, x: w.recv(x, -1), "rank -1 is not in this group .* pass None"),
         (lambda w, x: w.send(x, 3, -1), "send: tag is -1; expected 0 to 4294967295"),
         (lambda w, x: w.barrier(timeout=0), "timeout is 0; expected seconds above 0"),
         (lambda w, x: w.barrier(timeout=float("nan")), "timeout is nan"),

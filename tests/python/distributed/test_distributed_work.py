@@ -12,6 +12,7 @@ import weakref
 
 import numpy as np
 import pytest
+from rank_processes import run, well
 
 import mccl.distributed as dist
 
@@ -204,6 +205,27 @@ def check_callbacks(world) -> None:
 
 def test_callbacks(pair):
     pair.run(check_callbacks)
+
+
+def test_callbacks_run_after_a_shutdown_during_which_one_was_added():
+    code = """
+        import threading, time
+        world = dist.init(rank=0, size=1)
+        work = world.all_reduce(1, wait=False)
+        began, added, again = (threading.Event() for _ in range(3))
+        def last():
+            began.set()
+            time.sleep(0.5)  # Meanwhile shutdown() begins to wait for this callback.
+            work.on_done(added.set)
+            time.sleep(0.5)
+        work.on_done(last)
+        assert began.wait(30)
+        dist.shutdown()
+        assert added.wait(30)
+        work.on_done(again.set)
+        print(again.wait(30))
+    """
+    assert well([run(code)]) == ["True\n"]
 
 
 def check_threads(world) -> None:

@@ -345,7 +345,7 @@ def test_variables_of_jaccl_take_precedence(tmp_path: Path):
         ({"MLX_RANK": "x"}, MESH, "MLX_RANK: expected an integer from 0; found 'x'"),
         ({"MLX_JACCL_COORDINATOR": "10.0.0.1"}, MESH, "expected host:port of rank 0"),
         ({"MLX_IBV_DEVICES": "/nowhere"}, MESH, "cannot be read"),
-        ({}, "{", "is not JSON"),
+        ({}, "{", "line 1, column 2: expected a list for each rank; found the end of the file"),
         ({}, [[None, "a"], ["a"]], "a list for each rank"),
         ({}, {}, "a list for each rank, with an entry for each rank; found {}"),
         ({}, [], "found []"),

@@ -147,7 +147,7 @@ def check_arguments() -> None:
         lambda: mx.distributed.send(x, -1, group=group),
         lambda: mx.distributed.send(x, rank, group=group),
         lambda: mx.distributed.recv((2,), mx.float32, size, group=group),
-        lambda: mx.distributed.recv((2,), mx.float32, -2, group=group),
+        lambda: mx.distributed.recv((2,), mx.float32, -1, group=group),
         lambda: mx.distributed.recv((2,), mx.float32, rank, group=group),
     ]
     for number, call in enumerate(calls):

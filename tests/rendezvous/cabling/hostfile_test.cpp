@@ -28,8 +28,9 @@ TEST(Hostfile, CountsARepeatedAddressOnce) {
 
 TEST(Hostfile, RefusesUnknownContentByName) {
   for (const auto& [text, what] :
-       {std::pair("", "not JSON"), std::pair("{}", "not a list of ranks"),
-        std::pair("[]", "not a list of ranks"), std::pair("[[]]", "rank 0 has no list"),
+       {std::pair("", "found the end of the file"), std::pair("[x]", "not JSON"),
+        std::pair("{}", "not a list of ranks"), std::pair("[]", "not a list of ranks"),
+        std::pair("[[]]", "rank 0 has no list"),
         std::pair("[[\"a:1\"], \"b:2\"]", "rank 1 has no list"),
         std::pair("[[\"a:1\"], [7]]", "rank 1 has 7"),
         std::pair("[[\"a\"]]", "rank 0 has the invalid address \"a\""),
@@ -42,6 +43,13 @@ TEST(Hostfile, RefusesUnknownContentByName) {
   }
   EXPECT_THAT(refusal([] { read_hostfile("/nowhere/hosts.json"); }),
               HasSubstr("MCCL_HOSTFILE /nowhere/hosts.json cannot be read: No such file"));
+}
+
+TEST(Hostfile, RefusesDeeplyNestedBrackets) {
+  // Printing such a value would recurse until the stack overflows.
+  const std::string deep(100'000, '[');
+  const std::string text = "[[" + deep + std::string(deep.size(), ']') + "]]";
+  EXPECT_THAT(refusal([&] { parse(text); }), HasSubstr("found brackets more than 64 deep"));
 }
 
 TEST(Hostfile, RanksOfOneHostReachEachOther) {

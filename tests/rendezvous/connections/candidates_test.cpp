@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "transport/tcp/listener.h"
 
@@ -76,6 +77,26 @@ TEST(Candidates, PairsTheAddressesOfRailsInTurn) {
   EXPECT_EQ(first(2), "127.0.0.5:1001 from 127.0.0.1");
   EXPECT_EQ(first(3), "127.0.0.3:1001 from 127.0.0.2");
   EXPECT_EQ(candidates_for(peer, self, {0, 3}, interfaces).size(), 4u);
+}
+
+TEST(Candidates, ALinkLocalAddressOfARailIsReachedThroughTheRailsInterface) {
+  // A number as the name of an interface is the scope itself, so that the test needs no interface.
+  const auto cable = [](const char* name, const char* address) {
+    return InterfaceAddress{name, *Address::parse_numeric(address, 0), 64, true, false};
+  };
+  const std::vector<InterfaceAddress> interfaces = {cable("9001", "fe80::1%9001"),
+                                                    cable("9002", "fe80::2%9002")};
+  Endpoint self = {0, "here", 1000, {"fe80::1%9001", "fe80::2%9002"}, true};
+  const Endpoint peer = {1, "there", 1001, {"fe80::8%eth1", "fe80::9%eth2"}, true};
+  const auto source = [&](const Address&) { return std::optional(interfaces[0].address); };
+  const auto ways = [&](int rail) {
+    return texts(candidates_for(peer, self, {rail, 2}, interfaces, source));
+  };
+  EXPECT_EQ(ways(0).front(), "[fe80::8%9001]:1001 from fe80::1%9001");
+  EXPECT_EQ(ways(1).front(), "[fe80::9%9002]:1001 from fe80::2%9002");
+  EXPECT_THAT(ways(1), ::testing::Contains("[fe80::8%9001]:1001"));
+  self.listed = false;
+  EXPECT_EQ(ways(1).front(), "[fe80::9%9001]:1001");
 }
 
 TEST(Candidates, ALinkLocalAddressIsTriedOnOurInterfaces) {

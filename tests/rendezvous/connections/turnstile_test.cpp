@@ -12,6 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::GetCapturedStderr;
 using transport::tcp::Address;
@@ -71,6 +72,8 @@ TEST(Turnstile, WarnsOfAShortageOfDescriptorsOnceAMinute) {
   const std::string once = GetCapturedStderr();
   EXPECT_EQ(std::count(once.begin(), once.end(), '\n'), 1) << once;
   EXPECT_THAT(once, HasSubstr("ulimit -n"));
+  EXPECT_EQ(once.find("ulimit"), once.rfind("ulimit")) << once;
+  EXPECT_THAT(once, Not(HasSubstr("end other programs")));
   CaptureStderr();
   turnstile.accept_gave(0, now);
   turnstile.accept_gave(ENFILE, now);
@@ -79,6 +82,13 @@ TEST(Turnstile, WarnsOfAShortageOfDescriptorsOnceAMinute) {
   turnstile.accept_gave(0, now);
   turnstile.accept_gave(ENFILE, now + 1min);
   EXPECT_THAT(GetCapturedStderr(), AllOf(HasSubstr("fs.file-max"), HasSubstr("and 1 more")));
+}
+
+TEST(Turnstile, AdvisesOnAShortageOfMemory) {
+  Turnstile turnstile(Log(0, LogLevel::warn), {});
+  CaptureStderr();
+  turnstile.accept_gave(ENOMEM, kStart);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("; end other programs, or give this program more"));
 }
 
 TEST(Turnstile, LogsTheNumberOfStrangersAtIntervals) {

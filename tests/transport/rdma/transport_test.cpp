@@ -163,6 +163,19 @@ TEST_F(RdmaTransportTest, ReportsTheAddressesOfBothEndsIfNoneMatch) {
                                HasSubstr("there0 RoCE v2 over link-local IPv6")));
 }
 
+TEST_F(RdmaTransportTest, PortsOfTwoLinkLayersAreNotJoined) {
+  devices_[1]->known["there0"].port.layer = LinkLayer::infiniband;
+  meet();
+  EXPECT_THAT(failure_of([&] { exchange_offers(); }),
+              HasSubstr("device here0 uses Ethernet, but the port of rank 1 uses InfiniBand"));
+  high().cancel(WorldRank(0), kKey);
+  // An old driver does not report the layer.
+  devices_[1]->known["there0"].port.layer = LinkLayer::unknown;
+  meet();
+  exchange_offers();
+  for (const LinkEvent& event : events()) EXPECT_TRUE(event.link) << event.reason;
+}
+
 TEST_F(RdmaTransportTest, ReportsMissingDevicesOfAHost) {
   devices_[1]->known["there0"].port.active = false;
   devices_[1]->known["there0"].port.state = "PORT_DOWN";

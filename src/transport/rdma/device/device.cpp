@@ -220,11 +220,6 @@ void SlotMemory::give_back(std::size_t region, const std::byte* memory) {
   --slab.used;
 }
 
-std::size_t SlotMemory::regions() const {
-  const std::lock_guard lock(mutex_);
-  return slabs_.size();
-}
-
 std::size_t SlotMemory::berths_in_use() const {
   const std::lock_guard lock(mutex_);
   std::size_t used = 0;

@@ -65,7 +65,6 @@ class SlotMemory {
   /// reason.
   Berth take();
 
-  std::size_t regions() const;
   std::size_t berths_in_use() const;
 
  private:

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/value_text.h"
 #include "mccl/error.h"
 #include "transport/rdma/survey/advice.h"
@@ -24,9 +24,6 @@ constexpr std::size_t kMostNames = 64;
 constexpr std::size_t kMostShown = 120;
 /// Maximum size of the file in bytes; the table of the largest job is smaller.
 constexpr std::uintmax_t kMostTableBytes = std::uintmax_t{64} << 20;
-/// Maximum depth of nested values; a table has three levels. Deeper values are dropped while
-/// parsing, because printing them in an error would recurse as deeply.
-constexpr int kMostNesting = 8;
 
 /// Returns the value as one printable line for messages.
 std::string shown(const json& found) {
@@ -39,8 +36,12 @@ std::string names_of(const std::vector<std::string>& names) {
   return names.empty() ? "none" : printable(fmt::format("{}", fmt::join(names, ", ")));
 }
 
+std::string name_of(const std::string& path) {
+  return fmt::format("the table of RDMA devices {}", printable(path));
+}
+
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw InvalidArgument(fmt::format("the table of RDMA devices {}: {}", printable(path), what));
+  throw InvalidArgument(fmt::format("{}: {}", name_of(path), what));
 }
 
 /// Returns the number of ranks. Throws if the table is not square, or does not match `size`.
@@ -135,11 +136,7 @@ std::string picture_of(const DeviceTable& table, bool ring) {
 
 DeviceTable parse_device_table(const std::string& text, const std::string& path,
                                std::optional<int> size) {
-  const auto is_shallow = [](int depth, json::parse_event_t, json&) {
-    return depth <= kMostNesting;
-  };
-  const json found = json::parse(text, is_shallow, false);
-  if (found.is_discarded()) refuse(path, "the file is not JSON");
+  const json found = parse_json(text, name_of(path), "a list for each rank");
   const std::size_t ranks = rows_of(found, path, size);
   DeviceTable table(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -191,11 +188,10 @@ void require_shape(const std::string& path, const DeviceTable& table, bool ring)
   if (is_ring(table) || (!ring && is_mesh(table))) return;
   const std::vector<std::string> to_a_ring = missing_in(table, true);
   throw InvalidArgument(fmt::format(
-      "the table of RDMA devices {}: {}: no device joins ranks {}{}\n  Name the device at each end "
-      "of every cable in the table; `mccl config --hosts HOST,HOST,... --backend {} --output "
-      "hosts.json` finds out how the hosts are cabled, names any missing cable, and writes the "
-      "hostfile",
-      printable(path),
+      "{}: {}: no device joins ranks {}{}\n  Name the device at each end of every cable in the "
+      "table; `mccl config --hosts HOST,HOST,... --backend {} --output hosts.json` finds out how "
+      "the hosts are cabled, names any missing cable, and writes the hostfile",
+      name_of(path),
       ring ? "it is not a ring (MLX_JACCL_RING, MCCL_RDMA_RING)"
            : "it is neither a mesh, with a device from every rank to every other, nor a ring",
       listed(to_a_ring), picture_of(table, true), ring ? "jaccl-ring" : "jaccl"));

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <cerrno>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -229,8 +229,7 @@ class LibraryContext final : public VerbsContext {
             .layer = attr.link_layer < std::size(kLayers) ? kLayers[attr.link_layer]
                                                           : LinkLayer::unknown,
             .mtu_bytes = 128 << std::clamp(attr.active_mtu, 1, 5),
-            .lid = attr.lid,
-            .message_bytes = attr.max_msg_sz};
+            .lid = attr.lid};
   }
 
   std::vector<Gid> gids(int port) override {

@@ -50,6 +50,11 @@ std::string describe_code(int code) {
 
 std::string_view name_of(Service service) { return service == Service::rc ? "rc" : "uc"; }
 
+std::string_view name_of(LinkLayer layer) {
+  constexpr std::string_view kNames[] = {"unknown", "InfiniBand", "Ethernet"};
+  return kNames[static_cast<std::size_t>(layer)];
+}
+
 std::string describe_status(int status) {
   constexpr std::string_view kTexts[] = {
       "success",

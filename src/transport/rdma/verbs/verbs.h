@@ -41,6 +41,7 @@ enum class Service : std::uint8_t { uc, rc };
 std::string_view name_of(Service service);
 
 enum class LinkLayer : std::uint8_t { unknown, infiniband, ethernet };
+std::string_view name_of(LinkLayer layer);
 enum class GidType : std::uint8_t { unknown, infiniband, roce_v1, roce_v2 };
 
 using GidBytes = std::array<std::uint8_t, 16>;
@@ -59,7 +60,6 @@ struct Port {
   LinkLayer layer = LinkLayer::unknown;
   int mtu_bytes = 1024;
   std::uint16_t lid = 0;
-  std::size_t message_bytes = 0;  ///< Maximum size of a message, in bytes.
 };
 
 struct RegionLimits {
@@ -78,8 +78,6 @@ struct Completion {
 
 /// Returns a text such as "the other end does not answer (completion status 12)".
 std::string describe_status(int status);
-/// Status of a request that was dropped because its queue pair had failed.
-inline constexpr int kFlushed = 5;
 
 /// An event that a device reports asynchronously, not as a completion.
 struct DeviceEvent {
