@@ -35,12 +35,15 @@ void CallbackThread::stop() {
   if (ending.joinable()) ending.join();
   const std::lock_guard lock(mutex_);
   stopping_ = false;
+  running_ = {};
   if (!tasks_.empty()) start();
 }
 
 /// Starts the thread unless it runs. The caller must hold mutex_.
 void CallbackThread::start() {
-  if (!thread_.joinable()) thread_ = start_thread("mccl callbacks", [this] { run(); });
+  if (thread_.joinable()) return;
+  thread_ = start_thread("mccl callbacks", [this] { run(); });
+  running_ = thread_.get_id();
 }
 
 void CallbackThread::run() {

@@ -24,7 +24,7 @@ class CallbackThread {
   /// True if the calling thread is this thread, which therefore cannot stop() itself.
   bool is_current() {
     const std::lock_guard lock(mutex_);
-    return thread_.get_id() == std::this_thread::get_id();
+    return running_ == std::this_thread::get_id();
   }
 
  private:
@@ -33,9 +33,10 @@ class CallbackThread {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Task> tasks_;  // guarded by mutex_
-  std::thread thread_;      // guarded by mutex_
-  bool stopping_ = false;   // guarded by mutex_
+  std::deque<Task> tasks_;   // guarded by mutex_
+  std::thread thread_;       // guarded by mutex_
+  std::thread::id running_;  // the thread, until it has ended; guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
 };
 
 /// callback_thread() returns the process's instance. forget_callback_thread_after_fork() replaces

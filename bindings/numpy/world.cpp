@@ -113,11 +113,14 @@ nb::object world() {
   return found.is_valid() ? found : nb::none();
 }
 
-void shutdown() {
+void refuse_in_callback() {
   if (callback_thread().is_current())
     throw InvalidArgument(
         "a callback of a call cannot leave the job: call shutdown() or reconfigure() on another "
         "thread");
+}
+
+void shutdown() {
   ProcessWorld& process = registry();
   const auto context = std::exchange(process.context, nullptr);
   process.world = {};
@@ -176,6 +179,9 @@ void bind_world(nb::module_& module) {
   module.def("allocate", &allocate, "bytes"_a,
              "Memory for the buffers of collectives, as an array of bytes.");
   module.def("world", &world, "The group of all ranks, or None.");
+  module.def("refuse_in_callback", &refuse_in_callback,
+             "Raises InvalidArgument in a callback of a call. To be called before shutdown(), and "
+             "without a lock for which another thread's shutdown() could wait.");
   module.def("shutdown", &shutdown, "Leaves the job, and ends the background threads.");
   module.def("close_stores", &close_stores, "Closes the stores through which the ranks met.");
   module.def("before_fork", &before_fork, "Waits until no call of the world is in progress.");

@@ -168,6 +168,7 @@ def reconfigure(
     place = _checked(
         {name: value for name, value in place.items() if value is not None}, call="reconfigure"
     )
+    _distributed.refuse_in_callback()
     with _lock:
         if not _settings:
             raise InvalidArgument("reconfigure: this process is in no job; call init()")
@@ -223,6 +224,7 @@ def shutdown() -> None:
 
     Also runs when the process ends. No-op without a world.
     """
+    _distributed.refuse_in_callback()
     with _lock:
         _distributed.shutdown()
         _settings.clear()

@@ -108,7 +108,8 @@ json parse_json(std::string_view text, std::string_view origin, std::string_view
     return static_cast<std::size_t>(input.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in));
   };
   const auto refuse = [&](std::size_t bytes_read, const std::string& found) {
-    throw InvalidArgument(fmt::format("{}, {}: expected {}; found {}", printable(origin),
+    throw InvalidArgument(fmt::format("{}, {}: expected {}; found {}",
+                                      printable(origin, origin.size()),
                                       position_in(text, bytes_read), expected, found));
   };
   Checker checker(reached, text.size(), refuse, see_key);

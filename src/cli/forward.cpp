@@ -235,25 +235,28 @@ class Relay {
 
   void accept() {
     transport::tcp::Accepted accepted = listener_.accept();
-    if (accepted.error != 0) {
-      // The connection still waits, so poll(2) would report the listener again at once.
-      const Clock::time_point now = Clock::now();
-      accept_at_ = now + kAfterRefusal;
-      refusals_.write(log_, LogLevel::warn, now,
-                      fmt::format("mccl forward cannot accept a connection to the store: {}; the "
-                                  "connection waits",
-                                  describe_errno(accepted.error)));
-    }
+    // The connection still waits, so poll(2) would report the listener again at once.
+    if (accepted.error != 0) pause(accepted.error);
     if (!accepted.socket || !tables_.is_own(accepted.from, port())) return;
     ForwardedConnection& pair = pairs_.emplace_back();
     pair.client = ByteStream(std::move(accepted.socket));
     lead_on(pair);
   }
 
+  /// Accepts no connection for a while, because the system has refused a socket.
+  void pause(int error) {
+    const Clock::time_point now = Clock::now();
+    accept_at_ = now + kAfterRefusal;
+    refusals_.write(log_, LogLevel::warn, now,
+                    fmt::format("mccl forward cannot connect to the store for now, but keeps "
+                                "trying: {}",
+                                describe_errno(error)));
+  }
+
   void lead_on(ForwardedConnection& pair) {
     pair.retry_at = Clock::now() + kBetweenTries;
     Socket socket(::socket(AF_UNIX, SOCK_STREAM, 0));
-    if (!socket) return;
+    if (!socket) return pause(errno);
     transport::tcp::make_non_blocking(socket);
     if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&server_),
                   sizeof server_) != 0)

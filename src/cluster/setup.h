@@ -10,9 +10,10 @@
 
 namespace mccl::cluster {
 
-/// These functions return shell commands for Linux or macOS, without sudo. `setting` is "up",
-/// "down" or "mtu 1500". `address` has a prefix length, such as "10.0.0.1/24" or "fd00::1/64".
+/// Returns a shell command for Linux or macOS, without sudo. `setting` is "up", "down" or
+/// "mtu 1500".
 std::string command_to_set(System system, const std::string& interface, std::string_view setting);
+/// Returns the command that removes an address, such as "10.0.0.1/24" or "fd00::1/64".
 std::string command_to_remove(System system, const std::string& interface,
                               const std::string& address);
 

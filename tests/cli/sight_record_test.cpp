@@ -218,27 +218,6 @@ TEST(SightRecord, CorrectsClocksThatContradictEachOther) {
   EXPECT_LE(records[0].calls[0].started, records[1].calls[0].ended);
 }
 
-TEST(SightRecord, WritesAPickleThatLoadsJson) {
-  FlightRecord record = record_of(0);
-  add_call(record, 1, 10, 20);
-  const std::string pickle = torch_dump(record);
-  const std::string begin =
-      "\x80\x02"
-      "cjson\nloads\nX";
-  const std::string end = "\x85R.";
-  ASSERT_TRUE(pickle.starts_with(begin) && pickle.ends_with(end));
-  const std::string text =
-      pickle.substr(begin.size() + 4, pickle.size() - begin.size() - 4 - end.size());
-  std::size_t size = 0;
-  for (std::size_t byte = 4; byte-- > 0;)
-    size = size << 8 | static_cast<unsigned char>(pickle[begin.size() + byte]);
-  EXPECT_EQ(size, text.size());
-  const Json dump = Json::parse(text);
-  EXPECT_EQ(dump["pg_config"]["ab"]["ranks"], "[0, 1]");
-  EXPECT_EQ(dump["entries"][0]["profiling_name"], "nccl:all_reduce");
-  EXPECT_TRUE(dump["entries"][0]["duration_ms"].is_null());
-}
-
 TEST(SightRecord, WritesATraceForChrome) {
   std::vector<FlightRecord> records = {record_of(0), record_of(1)};
   for (FlightRecord& record : records) add_call(record, 1, 10, 20);

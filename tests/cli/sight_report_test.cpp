@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <limits>
 
@@ -171,6 +172,10 @@ TEST(SightAttach, KeepsTheSocketOfAProcessThatAnotherContainerRuns) {
   EXPECT_EQ(ranks_of(std::numeric_limits<int>::max()).size(), 1U);
   EXPECT_TRUE(std::filesystem::exists(path));
   listener.abandon();
+  EXPECT_THROW(ranks_of(std::numeric_limits<int>::max()), InvalidArgument);
+  EXPECT_TRUE(std::filesystem::exists(path)) << "its process may not listen yet";
+  std::filesystem::last_write_time(
+      path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   EXPECT_THROW(ranks_of(std::numeric_limits<int>::max()), InvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(path));
 }

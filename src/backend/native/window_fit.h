@@ -21,8 +21,8 @@ class WindowFit {
             std::size_t small_bytes);
 
   /// Returns the value of `fact` with which the model predicts `seconds` for a small call of
-  /// `collective`. Used for window_latency_s if every rank has a core of its own; otherwise for
-  /// switch_s, and for turn_s with a broadcast.
+  /// `collective`. If every rank has a core of its own, `fact` is window_latency_s, and the call is
+  /// an all_reduce. Otherwise it is switch_s for an all_reduce, and turn_s for a broadcast.
   double solve(double schedule::Facts::*fact, Collective collective, double seconds) const;
   /// Returns Facts::cached_bytes_per_s, the rate of data in cache. `longer` is the difference in
   /// seconds between an all_reduce of `bytes` bytes and a small one.

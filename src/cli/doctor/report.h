@@ -57,7 +57,8 @@ struct ThisMachine {
 /// Parameters of the trials among several hosts.
 struct Others {
   std::vector<std::string> flags;  ///< Flags of mccl launch; empty if no hosts were named.
-  /// Path of mccl that the host of each rank has reported, indexed by rank; empty if it is unknown.
+  /// Path of mccl that the host of each rank has reported, indexed by rank. A text is
+  /// empty if the host has reported none.
   std::vector<std::string> programs;
   double bound_gbs = 0;  ///< Rate of the slowest pair of hosts, in GB/s; 0 if not measured.
   /// The lowest rdma_gbs of a host. Absent if a host has no active RDMA device.

@@ -94,8 +94,9 @@ SelftestCase bench_of(const std::string& program, const std::string& transport, 
           file};
 }
 
-/// Each rank runs the mccl that its own host has reported, or the path of this machine's mccl. The
-/// first rank prints its JSON result, because the file may be on another machine.
+/// Each rank runs the mccl that its own host has reported. If there is none, it runs the file that
+/// has the path of this machine's mccl. The first rank prints its JSON result, because the file may
+/// be on another machine.
 SelftestCase among(const std::string& program, const Others& others, bool by_rdma) {
   const std::string script = fmt::format(
       "f=$(mktemp) || exit 1\n"

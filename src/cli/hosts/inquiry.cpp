@@ -302,13 +302,14 @@ std::vector<Finding> findings_of_silent(const std::vector<Asked>& asked, const c
   std::vector<Finding> findings;
   for (const Asked& each : asked) {
     if (each.probe_fault.empty()) continue;
-    findings.push_back({.id = "probe-silent",
-                        .severity = Severity::warning,
-                        .what = each.probe_fault,
-                        .where = each.facts.host,
-                        .why = why,
-                        .cure = fmt::format("run ssh {} {} probe and read its output",
-                                            login_text(each.host), shell_word(each.facts.mccl))});
+    findings.push_back(
+        {.id = "probe-silent",
+         .severity = Severity::warning,
+         .what = each.probe_fault,
+         .where = each.facts.host,
+         .why = why,
+         .cure = fmt::format("run ssh {} {} and read its output", login_text(each.host),
+                             shell_word(shell_word(each.facts.mccl) + " probe"))});
   }
   return findings;
 }

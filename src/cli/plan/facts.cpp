@@ -270,7 +270,9 @@ MeasuredRun parse_run(const std::string& content, const std::string& origin) {
     MeasuredRow row = row_of(rows[i], run.ranks, fmt::format("{}: row {}", where, i));
     if (has_schedule(row.question.routine)) run.rows.push_back(row);
   }
-  if (run.rows.empty()) fields.refuse("rows");
+  if (run.rows.empty())
+    throw InvalidArgument(
+        where + ": rows: expected a row of a collective; mccl plan does not predict sendrecv");
   return run;
 }
 

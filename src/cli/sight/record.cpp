@@ -137,16 +137,60 @@ void add_events(Json& events, const FlightRecord& record, const RecordedCall& ca
     add(call.call, "X", start)["dur"] = microseconds(std::max<std::int64_t>(end - start, 0));
 }
 
-/// Returns a pickle, of protocol 2, that calls json.loads with the value's text.
-std::string pickle_of(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string size(4, '\0');  // Little-endian.
-  for (std::size_t byte = 0; byte < size.size(); ++byte)
-    size[byte] = static_cast<char>(text.size() >> (8 * byte) & 0xff);
-  return "\x80\x02"
-         "cjson\nloads\nX" +
-         size + text + "\x85R.";
-}
+/// Writes JSON values as a pickle of protocol 2 that names no function, so that also readers that
+/// allow none accept it.
+class Pickle {
+ public:
+  explicit Pickle(const Json& value) {
+    text_ = "\x80\x02";
+    add(value);
+    text_ += '.';
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  void add_word(char code, std::uint32_t value) {
+    text_ += code;
+    for (int byte = 0; byte < 4; ++byte) text_ += static_cast<char>(value >> (8 * byte) & 0xff);
+  }
+  void add_text(const std::string& text) {
+    add_word('X', static_cast<std::uint32_t>(text.size()));
+    text_ += text;
+  }
+  void add(const Json& value) {
+    switch (value.type()) {
+      case Json::value_t::object:
+        text_ += '}';
+        for (const auto& [key, each] : value.items()) {
+          add_text(key);
+          add(each);
+          text_ += 's';
+        }
+        break;
+      case Json::value_t::array:
+        text_ += ']';
+        for (const Json& each : value) {
+          add(each);
+          text_ += 'a';
+        }
+        break;
+      case Json::value_t::string:
+        add_text(value.get<std::string>());
+        break;
+      case Json::value_t::boolean:
+        text_ += value.get<bool>() ? '\x88' : '\x89';
+        break;
+      case Json::value_t::number_integer:
+      case Json::value_t::number_unsigned:
+        text_ += fmt::format("L{}L\n", value.get<std::int64_t>());
+        break;
+      default:
+        text_ += 'N';
+    }
+  }
+
+  std::string text_;
+};
 
 std::size_t element_bytes(const std::string& dtype) {
   for (int i = 0; i < kDTypeCount; ++i)
@@ -296,10 +340,11 @@ std::string torch_dump(const FlightRecord& record) {
   Json entries = Json::array();
   for (const RecordedCall& call : record.calls)
     entries.push_back(torch_entry(call, record.groups[call.group]));
-  return pickle_of({{"version", "2.10"},
-                    {"pg_config", std::move(groups)},
-                    {"pg_status", Json::object()},
-                    {"entries", std::move(entries)}});
+  return Pickle({{"version", "2.10"},
+                 {"pg_config", std::move(groups)},
+                 {"pg_status", Json::object()},
+                 {"entries", std::move(entries)}})
+      .text();
 }
 
 }  // namespace mccl::cli::sight

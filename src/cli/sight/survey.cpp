@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <filesystem>
 #include <functional>
@@ -23,6 +24,7 @@
 #include "base/value_text.h"
 #include "cli/kit/fields.h"
 #include "cluster/text.h"
+#include "mccl/error.h"
 #include "node/local_socket.h"
 
 namespace mccl::cli::sight {
@@ -59,13 +61,25 @@ std::string text_of(const RankSocket& rank) {
 
 /// True unless the process of the socket has ended. If containers share the folder of the sockets,
 /// this one cannot see the processes of the others, so a connection decides.
-bool may_listen(const RankSocket& socket) {
+bool may_listen(const RankSocket& socket) try {
   if (::kill(socket.pid, 0) == 0 || errno != ESRCH) return true;
   const auto [connection, busy] = LocalConnection::dial(socket.path);
   return connection || busy;
+} catch (const Error&) {
+  return true;  // This process lacks descriptors.
 }
 
-/// Ordered by process and rank. Removes sockets whose process no longer exists.
+/// Removes the socket of a process that has ended. A process of another container may not listen
+/// yet if it has just made its socket, which therefore stays.
+void remove_old(const std::string& path) {
+  constexpr auto kSoon = std::chrono::seconds(10);
+  std::error_code error;
+  const auto made = std::filesystem::last_write_time(path, error);
+  if (!error && made < std::filesystem::file_time_type::clock::now() - kSoon)
+    ::unlink(path.c_str());
+}
+
+/// Ordered by process and rank.
 std::vector<RankSocket> find_ranks() {
   std::vector<RankSocket> found;
   const std::string folder = node::make_status_folder();
@@ -77,7 +91,7 @@ std::vector<RankSocket> find_ranks() {
     if (may_listen(*socket)) {
       found.push_back(*std::move(socket));
     } else {
-      ::unlink(socket->path.c_str());
+      remove_old(socket->path);
     }
   }
   std::ranges::sort(found, [](const RankSocket& a, const RankSocket& b) {

@@ -97,9 +97,16 @@ Address Address::with_port(std::uint16_t port) const {
 }
 
 std::string Address::host() const {
-  char text[INET6_ADDRSTRLEN + IF_NAMESIZE] = {};
-  const int failure = ::getnameinfo(data(), size_, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return failure == 0 ? text : "(none)";
+  if (size_ == 0) return "(none)";
+  char text[INET6_ADDRSTRLEN] = {};
+  if (family() == AF_INET) return inet_ntop(AF_INET, &v4().sin_addr, text, sizeof text);
+  std::string host = inet_ntop(AF_INET6, &v6().sin6_addr, text, sizeof text);
+  if (const std::uint32_t scope = v6().sin6_scope_id; scope != 0) {
+    char name[IF_NAMESIZE] = {};
+    host += '%';
+    host += if_indextoname(scope, name) != nullptr ? std::string(name) : std::to_string(scope);
+  }
+  return host;
 }
 
 std::string Address::text() const {

@@ -103,8 +103,8 @@ TlsHandshake::TlsHandshake(std::shared_ptr<const Encryption> encryption, TlsRole
       key_(key) {
   // OpenSSL receives from the socket, and only the bytes that it needs: all others stay in the
   // kernel, so that poll(2) reports them to the next owner of the socket. OpenSSL would also send
-  // to the socket, but a send of its own may raise SIGPIPE. SSL_set_fd() would let the kernel
-  // encrypt.
+  // to the socket, but a send of its own may raise SIGPIPE. SSL_set_fd() would also prepare the
+  // socket for TLS of the kernel.
   BIO* const incoming = BIO_new_socket(descriptor, BIO_NOCLOSE);
   BIO* const outgoing = BIO_new(BIO_s_mem());
   if (ssl_ == nullptr || incoming == nullptr || outgoing == nullptr) {
