@@ -120,7 +120,7 @@ Work NativeGroup::begin_directly(direct::Path& way, const Request& request,
   // The DirectCall and the thread that looks after it must exist before the kernel starts: once the
   // kernel uses the caller's memory, nothing may fail.
   staged::OrderedCalls& ordered = ordered_calls();
-  ordered.begin_watching();
+  (void)ordered.begin_watching();
   const auto call = std::make_shared<direct::DirectCall>(path_, engine_, state_, now, deadline);
   const device::Word number = queue.run_beside(options.stream, enqueue);
   call->wait_for(number, record());

@@ -48,12 +48,7 @@ OrderedCalls::Batch* OrderedCalls::open_batch() {
 }
 
 Work OrderedCalls::enqueue(const Request& request, const CallOptions& options) {
-  native::NativeGroup* group = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    group = group_;
-  }
-  begin_watching();
+  native::NativeGroup* const group = begin_watching();
   // Constructed outside the lock, because the constructor may allocate pinned memory, which may
   // wait for the device.
   const auto call =
@@ -219,10 +214,11 @@ void OrderedCalls::help_running() {
   }
 }
 
-void OrderedCalls::begin_watching() {
+native::NativeGroup* OrderedCalls::begin_watching() {
   const std::lock_guard lock(mutex_);
-  if (!group_ || watcher_.joinable()) return;
-  watcher_ = start_thread("mccl-device", [self = shared_from_this()] { self->watch(); });
+  if (group_ && !watcher_.joinable())
+    watcher_ = start_thread("mccl-device", [self = shared_from_this()] { self->watch(); });
+  return group_;
 }
 
 void OrderedCalls::watch() {

@@ -37,9 +37,9 @@ class OrderedCalls : public std::enable_shared_from_this<OrderedCalls> {
 
   /// Starts all calls that are ready.
   void advance();
-  /// Starts the queue's thread if it does not run. Must precede look_after(). Throws Error if the
-  /// system provides no thread.
-  void begin_watching();
+  /// Starts the queue's thread if it does not run. Must precede look_after(). Returns the group;
+  /// null if the queue is closed. Throws Error if the system provides no thread.
+  native::NativeGroup* begin_watching();
   /// Makes the queue's thread poll `call` until the call has ended. Returns false if the queue is
   /// closed.
   bool look_after(std::shared_ptr<Returning> call);
