@@ -81,6 +81,11 @@ Request request_of(Collective collective, DType dtype, std::size_t count) {
   return request;
 }
 
+engine::Call message(Collective direction, const ConstBuffer& data, int peer, std::uint32_t tag) {
+  return {
+      .collective = direction, .dtype = data.dtype, .count = data.count, .peer = peer, .tag = tag};
+}
+
 void set(Request& request, const ReduceOp& op) {
   request.call.kind = op.kind;
   request.factor = op.factor;
@@ -250,21 +255,13 @@ Request Arguments::barrier() const { return request_of(Collective::barrier, DTyp
 Request Arguments::send(ConstBuffer data, int peer, std::uint32_t tag) const {
   check_memory(Collective::send, "data", data);
   check_peer(Collective::send, peer, false);
-  Request request = request_of(Collective::send, data.dtype, data.count);
-  request.call.peer = peer;
-  request.call.tag = tag;
-  request.in = data;
-  return request;
+  return {.call = message(Collective::send, data, peer, tag), .in = data};
 }
 
 Request Arguments::recv(Buffer data, int peer, std::uint32_t tag) const {
   check_memory(Collective::recv, "data", data);
   check_peer(Collective::recv, peer, true);
-  Request request = request_of(Collective::recv, data.dtype, data.count);
-  request.call.peer = peer;
-  request.call.tag = tag;
-  request.out = data;
-  return request;
+  return {.call = message(Collective::recv, data, peer, tag), .out = data};
 }
 
 void check_codec(const engine::Call& call, const Compression& compression) {

@@ -19,11 +19,6 @@ const TimeoutError kNotDone(
 
 }  // namespace
 
-std::exception_ptr WorkState::error() const {
-  std::lock_guard lock(mutex_);
-  return error_;
-}
-
 void WorkState::wait(std::optional<std::chrono::milliseconds> timeout) {
   const bool bounded = timeout && timeout->count() > 0;
   const Clock::time_point deadline = bounded ? Clock::now() + *timeout : Clock::time_point::max();

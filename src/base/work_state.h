@@ -22,7 +22,7 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   virtual ~WorkState() = default;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
-  std::exception_ptr error() const;
+  std::exception_ptr error() const { return done() ? error_ : nullptr; }
   int source() const { return done() ? source_ : -1; }
   /// Describes the call in error messages.
   virtual std::string description() const = 0;
@@ -52,10 +52,10 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
 
  private:
   std::atomic<bool> done_{false};
-  int source_ = -1;  // written before done_
+  int source_ = -1;           // written before done_
+  std::exception_ptr error_;  // written before done_
   mutable std::mutex mutex_;
   std::condition_variable finished_;       // used with mutex_
-  std::exception_ptr error_;               // guarded by mutex_
   std::vector<Work::Callback> callbacks_;  // guarded by mutex_
 };
 

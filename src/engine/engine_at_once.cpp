@@ -141,7 +141,7 @@ AtOnce Engine::try_at_once(GroupState& group, Task& task) {
     cycles.ended = cycles.begun == 0 || is_short ? cycles.begun : cycle_count();
     completions_.end_at_once(task, now, cycles);
   }
-  if (sends && sleeps_too_long()) driver_.wake();
+  if (sends && group.sets_deadlines(task) && sleeps_too_long()) driver_.wake();
   task.traffic.timed = true;
   return result;
 }

@@ -48,6 +48,9 @@ class Link {
   virtual std::size_t write(std::span<const std::byte> first,
                             std::span<const std::byte> second = {}) = 0;
 
+  /// False if write() never changes the result of Transport::next_deadline().
+  virtual bool sets_deadlines() const { return true; }
+
   /// Must be called before the bytes that were passed to write() are changed. A link that can
   /// repair its connection then copies those that it may have to send again.
   virtual void release() noexcept {}

@@ -5,7 +5,6 @@
 
 #include "engine/links/frame.h"
 #include "input.h"
-#include "kernels/checksum.h"
 #include "mccl/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -18,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool whole = input.rest().size() >= bytes.size();
   input.fill(bytes);
   if (flags & 2) {
-    const std::uint32_t right = mccl::kernels::crc32c(0, std::span(bytes).first(kChecksumAt));
+    const std::uint32_t right = checksum_of(bytes);
     std::memcpy(bytes.data() + kChecksumAt, &right, sizeof right);
   }
   try {

@@ -131,8 +131,7 @@ void NativeGroup::warn_of_loss(const Coding& coding, const CallOptions& options)
 }
 
 Work NativeGroup::start(const Request& request, const CallOptions& options) {
-  engine::Task task;
-  static_cast<Request&>(task) = request;
+  engine::Task task(request);
   if (options.site) task.call.site = options.site->number;
   const bool is_message = !is_collective(request.call);
   if (carrier_ && is_message) carrier_->check(task);
@@ -155,7 +154,7 @@ Work NativeGroup::start(const Request& request, const CallOptions& options) {
   if (options.caller_waits || request.call.collective == Collective::send) {
     OperationPtr begun;
     if (engine_->run_at_once(state_, task, timeout_of(options), begun) != engine::AtOnce::no)
-      return begun ? Work(begun) : Work();
+      return begun ? Work(std::move(begun)) : Work();
   }
   const OperationPtr submitted = operation(std::move(task), options);
   engine_->submit({&submitted, 1});

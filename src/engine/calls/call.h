@@ -113,6 +113,7 @@ CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);
 
-std::uint64_t fingerprint_of(const Call& call);
+std::uint64_t fingerprint_of(const CallWords& words);
+inline std::uint64_t fingerprint_of(const Call& call) { return fingerprint_of(words_of(call)); }
 
 }  // namespace mccl::engine

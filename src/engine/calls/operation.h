@@ -46,6 +46,9 @@ struct FlightNote {
 
 /// A request that the engine carries out, with the time spent and the bytes moved so far.
 struct Task : Request {
+  Task() = default;
+  explicit Task(const Request& request) : Request(request) {}
+
   std::vector<std::byte> multiplied;  ///< premul_sum: the input times the factor.
   /// See CallOptions::left_out; null if the caller does not want the compression error.
   std::byte* left_out = nullptr;

@@ -31,9 +31,9 @@ class Conveyor {
 /// A request refers to data and counts in the caller's memory. Code that keeps a request beyond the
 /// call must copy the counts.
 struct Request {
-  Call call;
-  ConstBuffer in;
-  Buffer out;
+  Call call = {};
+  ConstBuffer in = {};
+  Buffer out = {};
   /// True if input and output are the same memory, or one of them is this rank's part of the other.
   bool in_place = false;
   /// True if the data consist of one equal part per rank, `call.count` elements in total. `counts`

@@ -24,8 +24,7 @@ void GroupState::record_enqueued(const Request& request, std::string_view algori
       for (const WorldRank member : membership_.members) group.members.push_back(member.number());
       device_flight_group_ = recorder.add_group(std::move(group));
     }
-    Task task;
-    static_cast<Request&>(task) = request;
+    Task task(request);
     task.flight.group = *device_flight_group_;
     task.flight.algorithm = recorder.index_of(algorithm);
     FlightEntry entry = task.flight_entry(FlightEntry::enqueued);

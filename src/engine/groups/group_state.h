@@ -123,6 +123,10 @@ class GroupState {
   /// the group.
   AtOnce advance_at_once(Task& task);
   bool is_carried() const { return carrier_ != nullptr; }
+  /// True if the send may have made a transport need the driver at an earlier time.
+  bool sets_deadlines(const Task& send) const {
+    return messages_.sets_deadlines(GroupRank(send.call.peer));
+  }
   /// Returns a finished receive whose Work reports `source` as the sender. All receives from
   /// `source` that run on their caller's thread share this operation.
   std::shared_ptr<Operation> received_from(GroupRank source);

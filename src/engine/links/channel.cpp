@@ -10,11 +10,6 @@ namespace mccl::engine {
 
 using transport::Purpose;
 
-bool Channel::connected() const {
-  return !lanes.empty() &&
-         std::all_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane != nullptr; });
-}
-
 std::optional<std::size_t> Channel::free_rail() const {
   std::optional<std::size_t> best;
   std::size_t least = 0;
@@ -38,10 +33,6 @@ Channels::Channels(const Membership& group, std::size_t payload_limit, bool crc,
       attached_(std::move(attached)),
       collective_(group.members.size()),
       point_to_point_(group.members.size()) {}
-
-Channel& Channels::at(Purpose purpose, GroupRank member) {
-  return (purpose == Purpose::point_to_point ? point_to_point_ : collective_)[member];
-}
 
 Channel& Channels::open(Purpose purpose, GroupRank member) {
   Channel& channel = at(purpose, member);

@@ -26,7 +26,12 @@ struct Channel {
   /// The reason why no more links will be made; empty while links may still be made.
   std::string lost;
 
-  bool connected() const;
+  bool connected() const {
+    for (const auto& lane : lanes) {
+      if (!lane) return false;
+    }
+    return !lanes.empty();
+  }
   /// True if this rail's lane is connected.
   bool has(std::size_t rail) const { return rail < lanes.size() && lanes[rail] != nullptr; }
   /// The rail for the next message: the rail of the idle lane with the fewest bytes in flight, so
@@ -55,7 +60,9 @@ class Channels {
   /// is lost and the channel is not connected.
   Channel& open(transport::Purpose purpose, GroupRank member);
   /// Returns the channel without requesting links.
-  Channel& at(transport::Purpose purpose, GroupRank member);
+  Channel& at(transport::Purpose purpose, GroupRank member) {
+    return (purpose == transport::Purpose::point_to_point ? point_to_point_ : collective_)[member];
+  }
 
   /// Attaches a link to the rail with index `rail` of the channel, which has `rails` rails. Drops
   /// the link if there is no such rail, if the rail already has a link, or after close(). `bytes`

@@ -3,85 +3,89 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstddef>
 #include <cstring>
 
-#include "engine/calls/call.h"
-#include "kernels/checksum.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
 namespace {
 
-constexpr std::uint16_t kMagic = 0x4d43;  // the bytes "CM", little-endian
-constexpr std::uint8_t kHasCrc = 1;
+constexpr std::uint64_t kMagic = 0x4d43;  // the bytes "CM", little-endian
+constexpr std::uint64_t kHasCrc = 1;
 
-struct FrameLayout {
-  std::uint16_t magic;
-  std::uint8_t kind;
-  std::uint8_t flags;
-  std::uint32_t tag;
-  CallCode call;
-  std::uint32_t message;
-  std::uint32_t payload_bytes;
-  std::uint32_t crc;
-  std::uint32_t header_crc;  // checksum of all preceding fields
-};
-static_assert(sizeof(FrameLayout) == kFrameBytes);
+/// The header as words, which are composed in registers for the same reason as CallWords:
+/// 0: magic (16 bits), kind (8), flags (8), tag (32); 1 to 4: CallWords; 5: message (32),
+/// payload_bytes (32); 6: crc (32), checksum of the header (32).
+using FrameWords = std::array<std::uint64_t, 7>;
+static_assert(sizeof(FrameWords) == kFrameBytes);
 
-std::uint32_t checksum_of(const FrameLayout& layout) {
-  return kernels::crc32c(
-      0, std::as_bytes(std::span(&layout, 1)).first(offsetof(FrameLayout, header_crc)));
+std::uint64_t at(auto value, int bit) { return static_cast<std::uint64_t>(value) << bit; }
+std::uint64_t bits(std::uint64_t word, int from, int count) {
+  return word >> from & ((std::uint64_t{1} << count) - 1);
+}
+
+std::uint64_t checksum_of(const FrameWords& words) {
+  const CallWords call = {words[1], words[2], words[3], words[4]};
+  const std::uint64_t sum = fingerprint_of(call) + words[0] * 0xff51afd7ed558ccdULL +
+                            words[5] * 0xc4ceb9fe1a85ec53ULL +
+                            bits(words[6], 0, 32) * 0x94d049bb133111ebULL;
+  return sum >> 32;
 }
 
 }  // namespace
 
+std::uint32_t checksum_of(const FrameBytes& bytes) {
+  return static_cast<std::uint32_t>(checksum_of(std::bit_cast<FrameWords>(bytes)));
+}
+
 FrameBytes encode(const Frame& frame) {
-  FrameLayout layout{};
-  layout.magic = kMagic;
-  layout.kind = static_cast<std::uint8_t>(frame.kind);
-  layout.flags = frame.has_crc ? kHasCrc : 0;
-  layout.tag = frame.call.tag;
-  layout.call = encode(frame.call);
-  layout.message = frame.message;
-  layout.payload_bytes = frame.payload_bytes;
-  layout.crc = frame.crc;
-  layout.header_crc = checksum_of(layout);
-  return std::bit_cast<FrameBytes>(layout);
+  const CallWords call = words_of(frame.call);
+  FrameWords words = {
+      kMagic | at(frame.kind, 16) | at(frame.has_crc ? kHasCrc : 0, 24) | at(frame.call.tag, 32),
+      call[0],
+      call[1],
+      call[2],
+      call[3],
+      at(frame.message, 0) | at(frame.payload_bytes, 32),
+      at(frame.crc, 0)};
+  words.back() |= at(checksum_of(words), 32);
+  return std::bit_cast<FrameBytes>(words);
 }
 
 Frame decode(std::span<const std::byte> bytes, std::size_t payload_limit, bool crc) {
-  FrameLayout layout;
-  if (bytes.size() < sizeof layout) throw CorruptionError("a frame header is truncated");
-  std::memcpy(&layout, bytes.data(), sizeof layout);
-  if (const std::uint32_t found = checksum_of(layout); found != layout.header_crc) {
+  FrameWords words;
+  if (bytes.size() < sizeof words) throw CorruptionError("a frame header is truncated");
+  std::memcpy(words.data(), bytes.data(), sizeof words);
+  if (const std::uint64_t found = checksum_of(words); found != bits(words[6], 32, 32)) {
     throw CorruptionError(fmt::format(
         "the bytes that arrived are not a frame header: their checksum is {:08x} where {:08x} was "
         "sent; the network damages data (set MCCL_TRANSPORT_CRC=1 to check the payloads too)",
-        found, layout.header_crc));
+        found, bits(words[6], 32, 32)));
   }
-  const std::optional<Call> call = decode(layout.call);
-  if (layout.magic != kMagic || layout.kind >= kFrameKindCount || layout.flags > kHasCrc || !call) {
+  const std::uint64_t kind = bits(words[0], 16, 8);
+  const std::uint64_t flags = bits(words[0], 24, 8);
+  const std::optional<Call> call =
+      decode(std::bit_cast<CallCode>(CallWords{words[1], words[2], words[3], words[4]}));
+  if (bits(words[0], 0, 16) != kMagic || kind >= kFrameKindCount || flags > kHasCrc || !call)
     throw CorruptionError("the bytes that arrived are not a frame header");
-  }
-  if ((layout.flags == kHasCrc) != crc) {
+  if ((flags == kHasCrc) != crc) {
     throw CorruptionError(
         fmt::format("a frame arrived {} a checksum, but MCCL_TRANSPORT_CRC={} was agreed on",
                     crc ? "without" : "with", crc ? 1 : 0));
   }
-  if (layout.payload_bytes > payload_limit) {
+  Frame frame;
+  frame.kind = static_cast<FrameKind>(kind);
+  frame.call = *call;
+  frame.call.tag = static_cast<std::uint32_t>(bits(words[0], 32, 32));
+  frame.message = static_cast<std::uint32_t>(bits(words[5], 0, 32));
+  frame.payload_bytes = static_cast<std::uint32_t>(bits(words[5], 32, 32));
+  frame.crc = static_cast<std::uint32_t>(bits(words[6], 0, 32));
+  frame.has_crc = crc;
+  if (frame.payload_bytes > payload_limit) {
     throw CorruptionError(
         fmt::format("a frame announces {} bytes; at most {} (MCCL_CHUNK_BYTES) are valid",
-                    layout.payload_bytes, payload_limit));
+                    frame.payload_bytes, payload_limit));
   }
-  Frame frame;
-  frame.kind = static_cast<FrameKind>(layout.kind);
-  frame.call = *call;
-  frame.call.tag = layout.tag;
-  frame.message = layout.message;
-  frame.payload_bytes = layout.payload_bytes;
-  frame.crc = layout.crc;
-  frame.has_crc = crc;
   return frame;
 }
 

@@ -123,9 +123,8 @@ void Lane::finish_incoming() {
   incoming_.reset();
 }
 
-std::optional<Lane::Arriving> Lane::peek_message() {
+Lane::Arriving Lane::peek_message() {
   std::span<const std::byte> bytes = link_->peek(kFrameBytes);
-  if (bytes.empty()) return std::nullopt;
   Arriving message{.frame = decode_header(bytes), .payload = {}, .fits = true};
   const std::size_t total = kFrameBytes + message.frame.payload_bytes;
   message.fits = total <= link_->peek_capacity();
@@ -136,8 +135,7 @@ std::optional<Lane::Arriving> Lane::peek_message() {
 
 void Lane::consume_message(const Arriving& message) {
   if (message.frame.has_crc) check_payload(message.frame, kernels::crc32c(0, message.payload));
-  link_->consume(kFrameBytes + message.payload.size());
-  bytes_.received += kFrameBytes + message.payload.size();
+  consume_message(message.payload.size());
 }
 
 Frame Lane::decode_header(std::span<const std::byte> bytes) const {

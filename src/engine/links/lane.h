@@ -100,11 +100,19 @@ class Lane {
     bool fits;  ///< True if the link can present the whole message as one range of memory.
     bool whole() const { return payload.size() == frame.payload_bytes; }
   };
-  /// Returns the next message; nullopt until its header has arrived. Consumes nothing. Must not be
-  /// used while header() returns a message.
-  std::optional<Arriving> peek_message();
+  /// Returns bytes that have arrived, from the header of the next message on; an empty span until
+  /// that header has arrived. Like the functions below, must not be used while header() returns a
+  /// message.
+  std::span<const std::byte> peek_message_bytes() { return link_->peek(kFrameBytes); }
+  /// Returns the next message, whose header must have arrived. Consumes nothing.
+  Arriving peek_message();
   /// Consumes a whole message. Throws CorruptionError if its checksum is wrong.
   void consume_message(const Arriving& message);
+  /// Consumes a whole message without a checksum.
+  void consume_message(std::size_t payload_bytes) {
+    link_->consume(kFrameBytes + payload_bytes);
+    bytes_.received += kFrameBytes + payload_bytes;
+  }
 
  private:
   Frame decode_header(std::span<const std::byte> bytes) const;

@@ -108,6 +108,11 @@ class Messages {
   /// message. Call go_on_with() next; the driver then sends the rest.
   AtOnce send_at_once(Task& task);
   void go_on_with(std::shared_ptr<Operation> send) noexcept;
+  /// True if a write to the member may make a transport need the driver at an earlier time.
+  bool sets_deadlines(GroupRank rank) const {
+    const Channel& channel = channels_.at(transport::Purpose::point_to_point, rank);
+    return channel.has(0) && channel.lanes.front()->link().sets_deadlines();
+  }
   /// True if the task may receive the next message from its peer without post_receive().
   bool may_receive_at_once(const Task& task);
   /// Receives the message for which may_receive_at_once() returned true. `not_yet`: the message has
@@ -234,6 +239,11 @@ class Messages {
     void clear() noexcept;
   };
 
+  // Defined in messages_at_once.cpp:
+  Lane* first_lane(GroupRank rank, Peer& peer);
+  AtOnce receive_unlike_expected(GroupRank rank, Peer& peer, Lane& lane, Task& task);
+  void end_receive_at_once(GroupRank rank, Peer& peer);
+
   void announce(Peer& peer, Operation& send);
   /// Announces sends that were held back, as far as the number of unanswered requests allows.
   void announce_held(Peer& peer);
@@ -260,6 +270,7 @@ class Messages {
                   const Frame& frame) const;
   void take_announcement(GroupRank rank, Peer& peer, LaneState& state, Lane& lane);
   void count_announcement(GroupRank rank, Peer& peer, const Frame& frame);
+  void lend_credit(GroupRank rank, Peer& peer, std::size_t bytes);
   void take_grant(GroupRank rank, Peer& peer, const Frame& grant);
   void take_credit(GroupRank rank, Peer& peer, const Frame& credit);
   void take_pulled(GroupRank rank, Peer& peer, const Frame& pulled, Lane& lane);
@@ -298,6 +309,7 @@ class Messages {
   std::size_t posted_for_any_ = 0;  ///< Number of posted receives that match any source.
   std::size_t reading_ahead_ = 0;   ///< Number of peers whose `reads_ahead` is set.
   bool blocked_ = false;            ///< See blocked().
+  FrameBytes expected_{};           ///< The header that receive_at_once() expects.
   std::uint64_t receives_ = 0;      ///< Number of receives posted so far.
   std::uint64_t arrivals_ = 0;      ///< Number of unexpected messages so far.
   OperationList pending_;           ///< Operations that are posted and not finished.

@@ -177,8 +177,12 @@ void Messages::count_announcement(GroupRank rank, Peer& peer, const Frame& frame
                              frame.call.sequence, peer.next_announced));
   }
   ++peer.next_announced;
-  if (frame.kind == FrameKind::request) return;
-  peer.credit_lent += frame.payload_bytes + kEagerOverhead;
+  if (frame.kind == FrameKind::eager) lend_credit(rank, peer, frame.payload_bytes);
+}
+
+/// Counts the credit that an eager message of `bytes` bytes uses.
+void Messages::lend_credit(GroupRank rank, Peer& peer, std::size_t bytes) {
+  peer.credit_lent += bytes + kEagerOverhead;
   if (peer.credit_lent > kEagerCredit) {
     refuse(rank, fmt::format("sent messages that were not asked for, beyond its credit of {} bytes",
                              kEagerCredit));

@@ -40,7 +40,7 @@ namespace mccl::rendezvous {
 
 /// Version of the messages between ranks, and of the layout of the memory that the ranks of a host
 /// share.
-inline constexpr std::uint16_t kProtocolVersion = 16;
+inline constexpr std::uint16_t kProtocolVersion = 17;
 inline constexpr std::size_t kMaxAgreementBytes = std::size_t{16} << 10;
 
 /// The processes that a side without a job key accepts.

@@ -128,13 +128,13 @@ std::size_t ShmLink::write(std::span<const std::byte> first, std::span<const std
 }
 
 std::span<const std::byte> ShmLink::arrived(std::size_t at_least) {
-  // Reads the writer's state before the bytes. In the opposite order, bytes that the writer wrote
-  // between the two reads, just before it left, would be lost.
-  const bool last = peer_gone_ || in_.writer_left();
-  const std::span<const std::byte> bytes = in_.peek();
+  std::span<const std::byte> bytes = in_.peek();
   if (bytes.size() >= at_least) return bytes;
-  if (last) fail();
-  return {};
+  if (!peer_gone_ && !in_.writer_left()) return {};
+  // The writer may have written more bytes before it left.
+  bytes = in_.peek();
+  if (bytes.size() < at_least) fail();
+  return bytes;
 }
 
 std::span<const std::byte> ShmLink::peek(std::size_t at_least) {

@@ -101,6 +101,7 @@ class ShmLink final : public Link {
 
   std::size_t write(std::span<const std::byte> first,
                     std::span<const std::byte> second = {}) override;
+  bool sets_deadlines() const override { return false; }
   std::span<const std::byte> peek(std::size_t at_least) override;
   void consume(std::size_t n) override;
   std::size_t peek_capacity() const override;

@@ -7,7 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "kernels/checksum.h"
 #include "mccl/error.h"
 
 namespace mccl::engine {
@@ -27,8 +26,8 @@ Frame sample() {
 
 /// Replaces the checksum by the correct one, as the writer of the bytes could.
 FrameBytes sealed(FrameBytes bytes) {
-  const std::uint32_t crc = kernels::crc32c(0, std::span(bytes).first(kFrameBytes - 4));
-  std::memcpy(bytes.data() + kFrameBytes - 4, &crc, 4);
+  const std::uint32_t checksum = checksum_of(bytes);
+  std::memcpy(bytes.data() + kFrameBytes - 4, &checksum, 4);
   return bytes;
 }
 

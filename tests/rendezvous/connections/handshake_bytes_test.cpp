@@ -19,7 +19,7 @@ TEST(HandshakeBytes, OfAHelloWithoutItsNonce) {
   const auto bytes = dialer.output();
   ASSERT_GT(bytes.size(), kNonceBytes);
   EXPECT_EQ(hex(bytes.first(bytes.size() - kNonceBytes)),
-            "4d43434c10000102040807060504030201010000000200000003000000");
+            "4d43434c11000102040807060504030201010000000200000003000000");
 }
 
 TEST(StoreBytes, OfARequestAndItsAnswer) {
