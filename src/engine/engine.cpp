@@ -171,9 +171,12 @@ std::shared_ptr<Engine> Engine::create(EngineOptions options) {
         start_thread("mccl progress", [weak = engine->weak_from_this()] { progress_loop(weak); });
   }
   if (engine->met_.uses_rdma) {
-    engine->at_termination_ = at_termination([weak = engine->weak_from_this()] {
-      if (const auto alive = weak.lock()) alive->shutdown();
-    });
+    engine->at_termination_ =
+        at_termination([weak = engine->weak_from_this(), closed = engine->links_are_closed_] {
+          if (const auto alive = weak.lock()) alive->shutdown();
+          // Another thread may have begun the shutdown, or be destroying the engine.
+          closed->wait(false);
+        });
   }
   return engine;
 }

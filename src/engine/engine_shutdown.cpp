@@ -35,6 +35,8 @@ void Engine::shutdown() noexcept {
   see_links_off(lock, signals);
   peers_.leave();
   links_.close();
+  links_are_closed_->store(true);
+  links_are_closed_->notify_all();
   staging_.close();
   if (memory_->arena && memory_->arena->heap()) memory_->arena->heap()->keep_no_spare();
   Engine::run_callbacks(lock);

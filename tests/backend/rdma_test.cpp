@@ -1,6 +1,7 @@
 // Tests groups whose links use RDMA devices. Each rank is a thread with its own simulated devices,
 // as if on its own machine.
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +10,11 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "backend/native/group.h"
 #include "engine/engine.h"
@@ -410,16 +413,17 @@ std::string out_of_order(const std::string& said, const std::string& order, int 
   return "";
 }
 
-/// Sends SIGTERM to a child process in the middle of a call. Every queue pair must be closed before
-/// its memory region, the region before the domain, and the device last. Then the process dies of
-/// the signal.
-TEST_F(RdmaGroups, OnSigtermDevicesAreClosedInOrder) {
+using Say = std::function<void(char)>;
+
+/// Runs `job`, which makes two ranks, in a child process, and sends SIGTERM to the child when `job`
+/// says '!'. Every queue pair must be closed before its memory region, the region before the
+/// domain, and the device last. Then the process dies of the signal.
+void expect_closed_in_order(Fabric& fabric, const std::function<void(const Say&)>& job) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  add_ranks(2);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto say = [&ends](char letter) {
+    const Say say = [&ends](char letter) {
       if (::write(ends[1], &letter, 1) != 1) ::_exit(3);
     };
     const std::map<std::string, char> letters = {{"ibv_create_qp", 'q'},
@@ -427,28 +431,51 @@ TEST_F(RdmaGroups, OnSigtermDevicesAreClosedInOrder) {
                                                  {"ibv_reg_mr", 'm'},
                                                  {"ibv_alloc_pd", 'p'},
                                                  {"ibv_open_device", 'd'}};
-    fabric_->on_close = [&](const std::string& call) {
+    fabric.on_close = [&](const std::string& call) {
       if (const auto letter = letters.find(call); letter != letters.end()) say(letter->second);
     };
-    run([&](Group& world) {
-      sum_and_check(world, 1'000);
-      if (world.rank() == 0) say('!');
-      for (;;) sum_and_check(world, 1'000);
-    });
+    job(say);
     for (;;) ::pause();
   }
   ::close(ends[1]);
-  char letter = 0;
-  ASSERT_EQ(::read(ends[0], &letter, 1), 1);
-  EXPECT_EQ(letter, '!');
-  ASSERT_EQ(::kill(child, SIGTERM), 0);
   std::string closed;
-  while (::read(ends[0], &letter, 1) == 1) closed += letter;
+  for (char letter = 0; ::read(ends[0], &letter, 1) == 1;) {
+    if (letter != '!') closed += letter;
+    if (letter == '!') ::kill(child, SIGTERM);
+  }
   ::close(ends[0]);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
   EXPECT_EQ(out_of_order(closed, "qcmpd", 2), "") << closed;
+}
+
+TEST_F(RdmaGroups, OnSigtermDevicesAreClosedInOrder) {
+  add_ranks(2);
+  expect_closed_in_order(*fabric_, [this](const Say& say) {
+    run([&](Group& world) {
+      sum_and_check(world, 1'000);
+      if (world.rank() == 0) say('!');
+      for (;;) sum_and_check(world, 1'000);
+    });
+  });
+}
+
+/// The signal arrives while the ranks' own threads shut their engines down. The process is given
+/// enough time to die without its devices closed.
+TEST_F(RdmaGroups, OnSigtermDuringAShutdownDevicesAreClosedInOrder) {
+  add_ranks(2);
+  expect_closed_in_order(*fabric_, [this](const Say& say) {
+    std::atomic<bool> closes{false};
+    const auto tell = std::exchange(fabric_->on_close, nullptr);
+    fabric_->on_close = [&](const std::string& call) {
+      tell(call);
+      if (closes.exchange(true)) return;
+      say('!');
+      (void)::poll(nullptr, 0, 200);
+    };
+    run([](Group& world) { sum_and_check(world, 1'000); });
+  });
 }
 
 TEST_F(RdmaGroups, ADeviceThatGoesAwayEndsTheCallsThatNeedIt) {
