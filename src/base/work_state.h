@@ -54,7 +54,7 @@ class WorkState : public std::enable_shared_from_this<WorkState> {
   std::atomic<bool> done_{false};
   int source_ = -1;           // written before done_
   std::exception_ptr error_;  // written before done_
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable finished_;       // used with mutex_
   std::vector<Work::Callback> callbacks_;  // guarded by mutex_
 };

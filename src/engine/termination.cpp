@@ -154,7 +154,16 @@ class Termination {
       const std::lock_guard lock(mutex_);
       endings = endings_;
     }
-    for (const Ending& each : endings) each.end();
+    // In threads of their own, so that none waits for another that takes long.
+    std::vector<std::thread> threads;
+    for (const Ending& each : endings) {
+      try {
+        threads.push_back(start_thread("mccl end", each.end));
+      } catch (const Error&) {
+        each.end();
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
     const std::lock_guard lock(done_mutex_);
     done_ = true;
     all_ended_.notify_all();

@@ -423,6 +423,7 @@ void expect_closed_in_order(Fabric& fabric, const std::function<void(const Say&)
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t child = ::fork();
   if (child == 0) {
+    ::alarm(60);  // ends a child that never says '!'
     const Say say = [&ends](char letter) {
       if (::write(ends[1], &letter, 1) != 1) ::_exit(3);
     };

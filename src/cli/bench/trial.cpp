@@ -166,7 +166,8 @@ void Trial::place(const Memory& a, const Memory& b, bool in_place) {
 
 int Trial::neighbour(int distance) const {
   const int rank = group_.rank() + distance;
-  return rank < 0 ? rank + group_.size() : rank < group_.size() ? rank : rank - group_.size();
+  if (rank < 0) return rank + group_.size();
+  return rank < group_.size() ? rank : rank - group_.size();
 }
 
 Work Trial::start(const CallOptions& options) const {

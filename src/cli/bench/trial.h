@@ -75,6 +75,8 @@ class Trial {
  private:
   void place(const Memory& a, const Memory& b, bool in_place);
   /// The rank `distance` places after this one, or before it if `distance` is negative, in a ring.
+  /// `distance` is at most the number of ranks. Needs no division, whose time would count as the
+  /// call's.
   int neighbour(int distance) const;
   std::span<std::byte> part(std::span<std::byte> whole, int index) const;
   /// The `source` of the message() that part `part` of the output must hold. Not for reductions.

@@ -102,7 +102,8 @@ std::optional<Call> decode(const CallCode& code) {
   return call;
 }
 
-std::uint64_t fingerprint_of(const CallWords& words) {
+std::uint64_t fingerprint_of(const Call& call) {
+  const CallWords words = words_of(call);
   // Odd factors are invertible modulo 2^64, so a change in one of the words always changes the sum.
   return words[0] * 0x9e3779b97f4a7c15ULL + words[1] * 0xc2b2ae3d27d4eb4fULL +
          words[2] * 0x27d4eb2f165667c5ULL + words[3] * 0x165667b19e3779f9ULL;

@@ -113,7 +113,6 @@ CallCode encode(const Call& call);
 /// Returns nullopt for bytes that encode() cannot have written.
 std::optional<Call> decode(const CallCode& code);
 
-std::uint64_t fingerprint_of(const CallWords& words);
-inline std::uint64_t fingerprint_of(const Call& call) { return fingerprint_of(words_of(call)); }
+std::uint64_t fingerprint_of(const Call& call);
 
 }  // namespace mccl::engine

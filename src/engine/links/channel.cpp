@@ -1,6 +1,5 @@
 #include "engine/links/channel.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/calls/failure.h"

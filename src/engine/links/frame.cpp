@@ -25,10 +25,11 @@ std::uint64_t bits(std::uint64_t word, int from, int count) {
 }
 
 std::uint64_t checksum_of(const FrameWords& words) {
-  const CallWords call = {words[1], words[2], words[3], words[4]};
-  const std::uint64_t sum = fingerprint_of(call) + words[0] * 0xff51afd7ed558ccdULL +
-                            words[5] * 0xc4ceb9fe1a85ec53ULL +
-                            bits(words[6], 0, 32) * 0x94d049bb133111ebULL;
+  constexpr FrameWords kFactors = {
+      0xff51afd7ed558ccdULL, 0x9e3779b97f4a7c15ULL, 0xc2b2ae3d27d4eb4fULL, 0x27d4eb2f165667c5ULL,
+      0x165667b19e3779f9ULL, 0xc4ceb9fe1a85ec53ULL, 0x94d049bb133111ebULL};
+  std::uint64_t sum = bits(words[6], 0, 32) * kFactors[6];
+  for (std::size_t i = 0; i < 6; ++i) sum += (words[i] ^ words[i] >> 32) * kFactors[i];
   return sum >> 32;
 }
 

@@ -45,9 +45,10 @@ using FrameBytes = std::array<std::byte, kFrameBytes>;
 FrameBytes encode(const Frame& frame);
 
 /// Returns the checksum of all fields of the header before the checksum, which is in the last 4
-/// bytes: the upper half of the sum of the header's words, each times an odd factor. A change of
-/// one bit always changes it. It takes a fraction of the time of a CRC, which a small message would
-/// feel.
+/// bytes: the upper half of a sum over the header's words. Each word is mixed with its own upper
+/// half and multiplied by an odd factor. A change of one bit, or of one bit in each of two words,
+/// always changes the checksum. Computing it takes a fraction of the time of a CRC, which would be
+/// noticeable for a small message.
 std::uint32_t checksum_of(const FrameBytes& bytes);
 
 /// `crc`: true if payloads must have a checksum, false if they must have none. Throws

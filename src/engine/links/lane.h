@@ -81,6 +81,9 @@ class Lane {
   /// Ends the incoming message. Throws CorruptionError if its checksum is wrong.
   void finish_incoming();
 
+  /// True if payloads have a checksum.
+  bool has_crc() const { return crc_; }
+
   /// True if the peer can pull messages, that is, copy them from this process's memory. Messages
   /// that must have a checksum are not pulled.
   bool lends_memory() const { return !crc_ && link_->lends_memory(); }
@@ -108,7 +111,7 @@ class Lane {
   Arriving peek_message();
   /// Consumes a whole message. Throws CorruptionError if its checksum is wrong.
   void consume_message(const Arriving& message);
-  /// Consumes a whole message without a checksum.
+  /// Consumes a whole message. Does not check its checksum.
   void consume_message(std::size_t payload_bytes) {
     link_->consume(kFrameBytes + payload_bytes);
     bytes_.received += kFrameBytes + payload_bytes;

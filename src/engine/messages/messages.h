@@ -241,7 +241,7 @@ class Messages {
 
   // Defined in messages_at_once.cpp:
   Lane* first_lane(GroupRank rank, Peer& peer);
-  AtOnce receive_unlike_expected(GroupRank rank, Peer& peer, Lane& lane, Task& task);
+  AtOnce receive_decoded(GroupRank rank, Peer& peer, Lane& lane, Task& task);
   void end_receive_at_once(GroupRank rank, Peer& peer);
 
   void announce(Peer& peer, Operation& send);

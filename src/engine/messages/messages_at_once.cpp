@@ -11,7 +11,8 @@ namespace mccl::engine {
 
 using transport::Purpose;
 
-/// Returns the first lane to the peer; null if the peer is not connected.
+/// Returns the first lane to the peer; null if the peer is not connected or lost. Then peer.lanes
+/// has an element for each lane.
 Lane* Messages::first_lane(GroupRank rank, Peer& peer) {
   const Channel& channel = channels_.at(Purpose::point_to_point, rank);
   if (!channel.connected() || !channel.lost.empty()) return nullptr;
@@ -85,9 +86,9 @@ AtOnce Messages::receive_at_once(Task& task) {
   if (arrived.empty()) return AtOnce::not_yet;
   Peer& peer = peers_[rank];
   const std::size_t bytes = task.out.bytes();
-  if (bytes > eager_bytes_ || arrived.size() < kFrameBytes + bytes ||
+  if (lane.has_crc() || bytes > eager_bytes_ || arrived.size() < kFrameBytes + bytes ||
       std::memcmp(arrived.data(), expected_.data(), kFrameBytes) != 0) {
-    return receive_unlike_expected(rank, peer, lane, task);
+    return receive_decoded(rank, peer, lane, task);
   }
   // A header with exactly the expected bytes needs neither decoding nor checks.
   lend_credit(rank, peer, bytes);
@@ -98,9 +99,8 @@ AtOnce Messages::receive_at_once(Task& task) {
   return AtOnce::whole;
 }
 
-/// Reads the next message, whose header has arrived, but is not the expected one, or whose payload
-/// has not arrived in full.
-AtOnce Messages::receive_unlike_expected(GroupRank rank, Peer& peer, Lane& lane, Task& task) {
+/// Decodes and checks the next message, whose header has arrived.
+AtOnce Messages::receive_decoded(GroupRank rank, Peer& peer, Lane& lane, Task& task) {
   const Lane::Arriving message = lane.peek_message();
   const Frame& frame = message.frame;
   if (frame.kind == FrameKind::credit) {

@@ -16,7 +16,7 @@ TEST(FrameBytes, OfACollective) {
   frame.payload_bytes = 0x00abcdef;
   EXPECT_EQ(mccl::testing::hex(encode(frame)),
             "434d000000000000000b0000ffffffff88776655443322110000000000000000"
-            "0c0000000000000003000000efcdab00000000000764d535");
+            "0c0000000000000003000000efcdab0000000000d29b4125");
 }
 
 TEST(FrameBytes, OfAMessageWithAChecksum) {
@@ -28,7 +28,7 @@ TEST(FrameBytes, OfAMessageWithAChecksum) {
   frame.has_crc = true;
   EXPECT_EQ(mccl::testing::hex(encode(frame)),
             "434d01014d000000090a0000ffffffff05000000000000000000000000000000"
-            "2a00000000000000000000000a000000efbeadde0678539e");
+            "2a00000000000000000000000a000000efbeadde9e4927de");
 }
 
 }  // namespace

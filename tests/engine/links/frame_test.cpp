@@ -70,6 +70,20 @@ TEST(Frame, DetectsAFlippedBitInTheHeader) {
   }
 }
 
+TEST(Frame, DetectsAFlippedBitInEachOfTwoWords) {
+  const FrameBytes good = encode(sample());
+  for (std::size_t first = 0; first < 8 * kFrameBytes; ++first) {
+    for (std::size_t second = first - first % 64 + 64; second < 8 * kFrameBytes; ++second) {
+      FrameBytes bad = good;
+      for (const std::size_t bit : {first, second})
+        bad[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+      std::uint32_t written = 0;
+      std::memcpy(&written, bad.data() + kFrameBytes - 4, 4);
+      EXPECT_NE(checksum_of(bad), written) << "bits " << first << " and " << second;
+    }
+  }
+}
+
 /// A setting of the job decides whether payloads are checked. The frame itself must not decide
 /// this.
 TEST(Frame, CannotSwitchItsChecksumOffOrOn) {

@@ -104,6 +104,20 @@ TEST(MessagesAtOnce, RefuseForeignFrames) {
     Bytes got(frame.payload_bytes);
     EXPECT_THROW(victim.receive_at_once(got, 1, 0), CorruptionError);
   }
+  MessagesEnd expects_checksums(0, 2, std::size_t{4} << 20, true);
+  HostilePeer hostile(expects_checksums);
+  hostile.send(good, payload);
+  Bytes got(payload.size());
+  EXPECT_THROW(expects_checksums.receive_at_once(got, 1, 0), CorruptionError);
+}
+
+TEST(MessagesAtOnce, HaveChecksumsIfTheJobWantsThem) {
+  MessagesPair pair(MemoryLink::kUsualCapacity, 1, std::size_t{4} << 20, true);
+  const Bytes sent = filled(8, 1);
+  Bytes got(8);
+  pair.first.send_at_once(sent, 1, 0);
+  EXPECT_TRUE(pair.second.receive_at_once(got, 0, 0));
+  EXPECT_EQ(got, sent);
 }
 
 TEST(MessagesAtOnce, EndWithThePeer) {
