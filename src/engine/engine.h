@@ -327,6 +327,8 @@ class Engine : public CallDriver, private Driven, public std::enable_shared_from
   std::optional<StatusServer> status_server_;    ///< Empty for a job of one rank.
   std::optional<MetricsServer> metrics_server_;  ///< Empty unless metrics_port is set.
   std::thread thread_;
+  /// True once shutdown() has closed the links. The function that SIGTERM calls waits for this, and
+  /// may outlive the engine.
   const std::shared_ptr<std::atomic<bool>> links_are_closed_ =
       std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<void> at_termination_;  ///< Shuts the engine down on SIGTERM.
